@@ -10,7 +10,12 @@
 
 #define BITMAP_WORDS(bits) (((bits) + 63) / 64)
 
-bool bitmap_test(const uint64_t *map, size_t bit);
+static inline bool bitmap_test(const uint64_t *map, size_t bit)
+{
+    return (map[bit / 64] >> bit % 64 & 1) != 0;
+}
+
+/* first + count may not overflow. */
 void bitmap_set_range(uint64_t *map, size_t first, size_t count);
 void bitmap_clear_range(uint64_t *map, size_t first, size_t count);
 /* true if every bit of the range is set; an empty range is. */

@@ -17,7 +17,8 @@ struct error {
     char text[ERROR_TEXT_BYTES]; /* one line: what, where, which value, what to do; no newline at its end */
 };
 
-/* Fills err (may be NULL; a code already there is kept) and returns code. */
+/* Fills err (may be NULL; a code and text already there are kept) and returns code. A text too long ends in "...";
+ * control characters in it become '?'. */
 int error_set(struct error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

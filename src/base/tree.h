@@ -19,8 +19,9 @@ struct tree {
     size_t count;
 };
 
-/* The node's key must not be in the tree. */
+/* A tree that is all zero is empty. The node's key must not be in the tree; it may not change while the node is. */
 void tree_insert(struct tree *t, struct tree_node *node);
+/* The node must be in the tree. */
 void tree_remove(struct tree *t, struct tree_node *node);
 struct tree_node *tree_find(const struct tree *t, uint64_t key);
 /* The node with the smallest key >= key (largest key <= key), NULL if there is none. */
