@@ -1,0 +1,56 @@
+# A thin door to meson and ninja, so that the usual words work. Everything real is in meson.build and tools/.
+# Knobs: JOBS=n, PREFIX=/usr/local, DESTDIR=, ASHLAR_SEED=n (replay of a random test), FUZZ_SECONDS=60.
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+export JOBS FUZZ_SECONDS
+
+.PHONY: all run test soak lab bench install clean format format-check fuzz help
+
+all:
+	@tools/configure release
+	@ninja -C build/release -j $(JOBS)
+
+help:
+	@echo 'make            build build/release'
+	@echo 'make run        the demonstration, on the release build'
+	@echo 'make test       four builds and every default test, under 10 minutes; ends with "N passed, N failed"'
+	@echo 'make soak       random histories without end, each with its seed; stops at the first failure'
+	@echo 'make lab        the long experiments; says how long before it starts, resumes where it stopped'
+	@echo 'make bench      the figures beside their yardsticks'
+	@echo 'make fuzz       every fuzz target for FUZZ_SECONDS=60 each'
+	@echo 'make install    into PREFIX=/usr/local, below DESTDIR'
+	@echo 'make format     clang-format in place; format-check only says'
+	@echo 'make clean      removes build/'
+
+run: all
+	@tools/demo build/release
+
+test:
+	@tools/run-tests
+
+soak:
+	@tools/soak
+
+lab:
+	@tools/lab
+
+bench: all
+	@bench/run build/release
+
+install: all
+	@meson configure build/release -Dprefix=$(PREFIX)
+	@meson install -C build/release
+
+fuzz:
+	@tools/fuzz
+
+format:
+	@tools/format --write
+
+format-check:
+	@tools/format
+
+clean:
+	rm -rf build
