@@ -29,9 +29,11 @@ struct sink {
     bool bad;
 };
 
+/* bytes may be NULL if there are none. */
 static inline struct source source_of(const void *bytes, size_t size_bytes)
 {
-    return (struct source){.bytes = bytes, .size_bytes = size_bytes};
+    static const uint8_t none[1];
+    return (struct source){.bytes = bytes != NULL ? bytes : none, .size_bytes = size_bytes};
 }
 
 /* 0 once it is bad. */
@@ -105,7 +107,7 @@ static inline size_t sink_left(const struct sink *s)
     return s->bad ? 0 : s->size_bytes - s->position;
 }
 
-/* Room for the next n bytes, which the caller fills, NULL (and bad) if there is not that much. */
+/* Room for the next n > 0 bytes, which the caller fills; NULL (and bad) if there is not that much. */
 static inline uint8_t *sink_take(struct sink *s, size_t n)
 {
     if (__builtin_expect(s->bad || n > s->size_bytes - s->position, 0)) {
