@@ -127,5 +127,8 @@ int chunk_table_decode(const uint8_t *buf, size_t buf_bytes, const struct chunk_
  */
 int chunk_footer_decode(const uint8_t *footer, uint64_t *ret_address, uint32_t *ret_chunk_bytes,
                         uint32_t *ret_trailer_bytes);
+/* true if the CHUNK_FOOTER_BYTES at footer are the footer of exactly this chunk (whose header came from its trailer and
+ * verified): address, sizes and chain value. */
+bool chunk_footer_matches(const uint8_t *footer, const struct chunk_header *header);
 
 #endif

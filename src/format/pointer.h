@@ -57,8 +57,12 @@ void pointer_encode(struct sink *out, const struct pointer *p);
 /* Parses and validates by itself (kind known, reserved bits 0, absent is all zero, lengths and checksum kind fit the
  * kind). 0 or -EBADMSG. */
 int pointer_decode(struct source *in, struct pointer *ret_pointer);
-/* The validation of pointer_decode alone: the encoder's side of the pair. */
+/* The validation of pointer_decode alone: the encoder's side of the pair. A node's codec is CODEC_OFF: its raw size is
+ * written nowhere. */
 bool pointer_valid(const struct pointer *p);
+/* A valid pointer of kind POINTER_PATCH whose sectors lie inside a record of RECORD_BYTES_MAX and whose length fits
+ * them: exactly their bytes if stored raw (CODEC_OFF), fewer if compressed. */
+bool patch_valid(const struct patch *p);
 
 static inline bool pointer_has_bytes(const struct pointer *p)
 {
