@@ -4,8 +4,9 @@
  *     static void test_addition(void) { EXPECT_EQ(1 + 1, 2); }
  *     int main(void) { RUN(test_addition); return tap_done(); }
  *
- * A failed EXPECT prints where and which values, and the function goes on; REQUIRE leaves the function. A function that made
- * no expectation fails: a test that asserts nothing is a defect. tap_skip("why") marks the running function as skipped.
+ * A failed EXPECT prints where and which values, and the function goes on; REQUIRE leaves the function. A function that
+ * made no expectation fails: a test that asserts nothing is a defect. tap_skip("why") marks the running function as
+ * skipped.
  */
 #ifndef ASHLAR_TESTS_TAP_H
 #define ASHLAR_TESTS_TAP_H
@@ -58,10 +59,10 @@ static inline bool tap_expect_text(const char *a, const char *b, const char *fil
 #define EXPECT(cond) ((void)tap_expect((cond), __FILE__, __LINE__, #cond))
 #define EXPECT_EQ(a, b) ((void)tap_expect_equal((int64_t)(a), (int64_t)(b), __FILE__, __LINE__, #a " == " #b))
 #define EXPECT_TEXT(a, b) ((void)tap_expect_text((a), (b), __FILE__, __LINE__, #a " is " #b))
-#define REQUIRE(cond)                                                                                                  \
-    do {                                                                                                               \
-        if (!tap_expect((cond), __FILE__, __LINE__, #cond))                                                            \
-            return;                                                                                                    \
+#define REQUIRE(cond)                                       \
+    do {                                                    \
+        if (!tap_expect((cond), __FILE__, __LINE__, #cond)) \
+            return;                                         \
     } while (0)
 
 static inline void tap_skip(const char *reason)
