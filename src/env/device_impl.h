@@ -1,0 +1,51 @@
+/*
+ * What the implementations of a device share with device.c and with each other. Nobody above env/ includes this.
+ */
+#ifndef ASHLAR_ENV_DEVICE_IMPL_H
+#define ASHLAR_ENV_DEVICE_IMPL_H
+
+#include "env/device.h"
+
+/* info.size_bytes, safe against a resize in another thread. */
+uint64_t device_size(const struct device *dev);
+
+/* From now on writes, flushes, punches and allocates are refused. */
+void device_set_failed(struct device *dev);
+
+/*
+ * A device with a file descriptor: what device_plain and device_uring have in common. `base` first, so that a pointer
+ * to one is a pointer to the other.
+ */
+struct device_file {
+    struct device base;
+    int fd;
+    /*
+     * Held around a flush where writes go through the page cache. The kernel reports a failed writeback to one fsync
+     * only: of two that run at once, the one not told would report lost data as durable. Under the lock the second
+     * begins after the first has set `failed`, and looks.
+     */
+    struct env_mutex flush_lock;
+};
+
+struct device_file *device_file_of(struct device *dev);
+
+/* One element in the calling thread, with plain system calls; 0 or negative errno. The transfer starts at `done_bytes`
+ * into the element (for the rest of a short transfer). */
+int device_file_transfer(struct device_file *file, const struct device_io *io, uint64_t done_bytes);
+int device_file_flush(struct device_file *file);
+int device_file_punch(struct device_file *file, const struct device_io *io);
+int device_file_allocate(struct device_file *file, const struct device_io *io);
+int device_file_run_one(struct device_file *file, const struct device_io *io);
+
+int device_file_resize(struct device *dev, uint64_t size_bytes);
+uint64_t device_file_allocated_bytes(struct device *dev);
+/* Unlocks and closes the descriptor and frees what device_file_open made inside *file, not file itself. */
+void device_file_fini(struct device_file *file);
+
+/* Fills *file (all zero before) by device_open's rules. */
+int device_file_open(struct device_file *file, struct env *env, const char *path, unsigned flags, uint64_t size_bytes,
+                     struct error *err);
+
+extern const struct device_ops device_plain_ops;
+
+#endif
