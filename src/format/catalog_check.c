@@ -75,8 +75,7 @@ const char *catalog_volume_fault(const struct catalog_volume *v)
         return "codec";
     if (v->height > MAP_LEVELS_MAX || v->height < map_height_for(div_ceil(v->size_bytes, v->record_bytes)))
         return "height";
-    if (!pointer_valid(&v->root) ||
-        (v->root.kind != POINTER_ABSENT && v->root.kind != POINTER_HOLE && v->root.kind != POINTER_NODE))
+    if (!pointer_valid(&v->root) || v->root.kind == POINTER_DATA || v->root.kind == POINTER_PATCH)
         return "root";
     if (v->mapped_records > RECORD_INDEX_LIMIT || v->provisioned_records > RECORD_INDEX_LIMIT)
         return "account";

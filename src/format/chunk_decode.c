@@ -167,7 +167,9 @@ int chunk_table_decode(const uint8_t *buf, size_t buf_bytes, const struct chunk_
 {
     const struct chunk_header *h = header;
     CHECK_LE(h->entry_count, CHUNK_ENTRIES_MAX);
-    CHECK_GE(buf_bytes, CHUNK_HEADER_BYTES + (uint64_t)h->table_bytes);
+    if (buf_bytes < CHUNK_HEADER_BYTES + (uint64_t)h->table_bytes)
+        return error_set(err, -EBADMSG, "chunk at address %" PRIu64 ": its table of %" PRIu32 " bytes is cut off",
+                         h->address, h->table_bytes);
     const uint8_t *table = buf + CHUNK_HEADER_BYTES;
     if (!checksum_equal(chunk_chain_of(buf, table, h->table_bytes), h->chain))
         return error_set(err, -EBADMSG, "chunk at address %" PRIu64 ": header and table do not match their checksum",

@@ -80,11 +80,13 @@ struct label {
     /* Replay starts here: the data head at the cut. */
     uint64_t replay_address;
     struct checksum replay_chain;
-    uint32_t replay_slot;                               /* slot of the segment of replay_address */
+    uint32_t replay_slot;                               /* slot of the segment of replay_address; SLOT_NONE only if that
+                                                           segment is full and none follows (and replay finds nothing) */
     uint64_t replay_next_segments[LOOKAHEAD_SLOTS_MAX]; /* the segments that follow, in order, and their slots; */
     uint32_t replay_next_slots[LOOKAHEAD_SLOTS_MAX];    /* SLOT_NONE where there are fewer */
 
-    /* The node head at the cut; a clean label's next open goes on there. node_slot SLOT_NONE: no open node segment. */
+    /* The node head at the cut; a clean label's next open goes on there. node_slot SLOT_NONE: no open node segment, and
+     * node_address is 0. */
     uint64_t node_address;
     uint32_t node_slot;
 

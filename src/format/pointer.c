@@ -54,7 +54,7 @@ bool pointer_valid(const struct pointer *p)
 {
     if (p->kind == POINTER_ABSENT)
         return p->address == 0 && describes_no_bytes(p);
-    if (p->kind == POINTER_HOLE || p->kind == POINTER_PROVISIONED)
+    if (p->kind == POINTER_HOLE || p->kind == POINTER_PROVISIONED || p->kind == POINTER_LOST)
         return describes_no_bytes(p);
     if (p->length == 0 || p->length > length_bytes_max(p) || p->length > UINT64_MAX - p->address)
         return false;
