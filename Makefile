@@ -10,7 +10,7 @@ export JOBS FUZZ_SECONDS
 
 all:
 	@tools/configure release
-	@ninja -C build/release -j $(JOBS)
+	@ninja -C build/release -j $(JOBS) product
 
 help:
 	@echo 'make            build build/release'
@@ -37,11 +37,12 @@ lab:
 	@tools/lab
 
 bench: all
+	@ninja -C build/release -j $(JOBS)
 	@bench/run build/release
 
 install: all
 	@meson configure build/release -Dprefix=$(PREFIX)
-	@meson install -C build/release
+	@meson install -C build/release --no-rebuild
 
 fuzz:
 	@tools/fuzz

@@ -67,7 +67,7 @@ def spelling(tree):
     """No common misspelling in documents, comments and messages (codespell)."""
     paths = [path for path, _ in tree.select(r".*\.(md|[ch]|sh|py|[1-8])", r"tools/[^/]+")
              if path != "tools/tidy/external_rules.py"]
-    return _findings(_run(tree, ["codespell", "--ignore-words-list=indx,inout,clen,iff,fpr,te,fo,ans"], paths), "codespell")
+    return _findings(_run(tree, ["codespell", "--ignore-words-list=indx,inout,clen,iff,fro,fpr,te,fo,ans"], paths), "codespell")
 
 
 @rule("shell", bad=[{"tools/a": "#!/bin/sh\necho $1\n"}, {"tests/cli/a.sh": "#!/bin/sh\ncd x\nif [ $y = 1 ]; then\n"}],
