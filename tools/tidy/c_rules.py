@@ -190,3 +190,32 @@ def listed_sources(tree):
         builds = ["/".join(parts[:n] + ["meson.build"]) for n in range(len(parts) - 1, 0, -1)]
         if not any(re.search(rf"\b{re.escape(name)}\b", tree.texts.get(build, "")) for build in builds):
             yield Finding(path, 0, "no meson.build names it: it is not built")
+
+
+_PROTOTYPE = re.compile(r"(?!typedef\b|static\b|extern\b)[\w\s*]+?\b(\w+)\s*\(")
+
+
+@rule("unused", bad=[{"src/base/a.h": "int a_f(void);\n", "src/base/a.c": "int a_f(void)\n{\n    return 1;\n}\n"},
+                     {"src/base/a.h": "int a_f(int b,\n        int c);\n"},
+                     {"src/base/a.h": "int a_f(void);\n", "src/base/a.c": "int a_f(void)\n{\n    return a_f();\n}\n",
+                      "src/base/b.c": "/* a_f() */\n"}],
+      good=[{"src/base/a.h": "int a_f(void);\n", "src/base/a.c": "int a_f(void)\n{\n    return 1;\n}\n",
+             "src/base/b.c": "int b(void)\n{\n    return a_f();\n}\n"},
+            {"src/base/a.h": "void a_f(void);\n#define A() a_f()\n", "src/base/a.c": "void a_f(void)\n{\n}\n"},
+            {"src/base/a.h": "typedef int (*op)(void);\nstruct x {\n    int (*f)(void);\n};\n"}])
+def unused(tree):
+    """A function in a header has a user besides the file that defines it: else it is static, or not needed."""
+    words = {path: set(re.findall(r"\w+", code_of(text))) for path, text in tree.c_files()}
+    for path, text in tree.select(r"src/.*\.h"):
+        header = code_of(text)
+        for line, declaration in top_level_declarations(text):
+            match = _PROTOTYPE.match(declaration)
+            if not match or "{" in declaration or "=" in declaration:
+                continue
+            name = match[1]
+            if len(re.findall(rf"\b{name}\b", header)) > 1:
+                continue
+            definition = re.compile(rf"^[\w\s*]+\b{name}\([^;{{]*\)\s*\n\{{", re.M)
+            if not any(name in used and other != path and not definition.search(code_of(tree.texts[other]))
+                       for other, used in words.items()):
+                yield Finding(path, line, f"{name}() is used nowhere but where it is defined")
