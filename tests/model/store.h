@@ -34,6 +34,7 @@ enum store_poke {
     POKE_EVICT,      /* drop record `index` from the cache if it is clean */
     POKE_REAP,       /* free slots now, as far as the rules allow */
     POKE_SLEEP,      /* let time pass: what is under way may complete */
+    POKE_CUT_LATER,  /* the power goes at the index-th device step from now; from then on is_off */
 };
 
 struct store_ops {
@@ -56,12 +57,17 @@ struct store_ops {
     int (*poke)(struct store *s, enum store_poke what, unsigned volume, uint64_t index);
     /* A clean close and an open. */
     int (*reopen)(struct store *s, struct text *why);
-    /* Power cut, then an open: the volumes found are listed; each gets the number its name is given by `number`. */
+    /* Power cut, then an open. The volumes there are then have to be adopted. */
     int (*crash)(struct store *s, enum sim_loss loss, uint64_t seed, struct text *why);
-    /* The volumes there are: at most room; returns how many. Ask after an open; then `adopt` each. */
+    /* The volumes there are: at most room; returns how many. */
     size_t (*list)(struct store *s, struct oracle_found *ret_list, size_t room);
+    /* From now on the volume of that name is this number. */
     int (*adopt)(struct store *s, unsigned volume, const char *name);
     void (*space)(struct store *s, struct store_space *ret_space);
+    /* The power went (POKE_CUT_LATER): errors are to be expected until crash() is called. */
+    bool (*is_off)(struct store *s);
+    /* Runs the function where the store's operations are allowed (a fiber of its simulation). NULL: anywhere. */
+    void (*run)(struct store *s, void (*function)(void *arg), void *arg);
     void (*free)(struct store *s);
 };
 

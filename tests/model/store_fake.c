@@ -347,6 +347,12 @@ static void fake_space(struct store *s, struct store_space *ret_space)
     *ret_space = (struct store_space){.usable_bytes = GIB, .free_bytes = GIB};
 }
 
+static bool fake_is_off(struct store *s)
+{
+    (void)s;
+    return false;
+}
+
 static void fake_free(struct store *s)
 {
     struct fake *f = fake_of(s);
@@ -381,6 +387,7 @@ struct store *store_fake_new(enum lie lie, uint64_t seed)
                                          .list = fake_list,
                                          .adopt = fake_adopt,
                                          .space = fake_space,
+                                         .is_off = fake_is_off,
                                          .free = fake_free};
     struct fake *f = calloc(1, sizeof(*f));
     CHECK(f != NULL);
