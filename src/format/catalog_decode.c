@@ -94,7 +94,8 @@ static int decode_value(uint16_t number, struct source *value, struct catalog_vo
 /* Reads one tag, length, value. *number is the last tag's number and becomes this one's; 0 at the end of the object. */
 static int decode_next(struct source *in, uint16_t *number, struct catalog_volume *v, struct error *err)
 {
-    const uint16_t tag = source_u16(in);
+    /* Zeroes that follow an object may be of odd length. */
+    const uint16_t tag = source_left(in) == 1 ? source_u8(in) : source_u16(in);
     if (tag == CATALOG_TAG_END) {
         source_zeroes(in, source_left(in));
         if (in->bad)

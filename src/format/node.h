@@ -1,6 +1,7 @@
 /*
  * A map node, packed. doc/format/node.md. Leaves (level 0) hold record pointers and the lists of patches on them; inner
- * nodes hold pointers to nodes, absent pointers, and holes that stand for a whole subtree.
+ * nodes hold pointers to nodes, absent pointers, and holes, provisioned zeroes and lost ranges that stand for a whole
+ * subtree.
  */
 #ifndef ASHLAR_FORMAT_NODE_H
 #define ASHLAR_FORMAT_NODE_H

@@ -33,9 +33,8 @@ static const char *children_fault(const struct node *n)
 {
     for (uint32_t i = 0; i < map_fanout(n->level); i++) {
         const struct pointer *p = &n->children[i];
-        const bool allowed =
-            p->kind == POINTER_ABSENT || p->kind == POINTER_HOLE || p->kind == POINTER_PROVISIONED ||
-            p->kind == POINTER_LOST || p->kind == (n->level == 0 ? POINTER_DATA : POINTER_NODE);
+        const bool allowed = p->kind == POINTER_ABSENT || p->kind == POINTER_HOLE || p->kind == POINTER_PROVISIONED ||
+                             p->kind == POINTER_LOST || p->kind == (n->level == 0 ? POINTER_DATA : POINTER_NODE);
         if (!allowed)
             return "a pointer of a kind its level does not have";
         if (!pointer_valid(p))

@@ -14,11 +14,11 @@
 #define NODE_VERSION 1
 
 /* A run of children of one description: this byte, the flags if it says so, and the number of children less one. */
-#define NODE_TAG_KIND_MASK 0x07
-#define NODE_TAG_CODEC_SHIFT 3
-#define NODE_TAG_CODEC_MASK 0x18
-#define NODE_TAG_FLAGS_FOLLOW 0x20
-#define NODE_TAG_RESERVED 0xc0
+#define NODE_TAG_KIND_MASK 0x0f
+#define NODE_TAG_CODEC_SHIFT 4
+#define NODE_TAG_CODEC_MASK 0x30
+#define NODE_TAG_FLAGS_FOLLOW 0x40
+#define NODE_TAG_RESERVED 0x80
 
 /* Addresses are kept as differences to the end of the pointer before, or in so many bytes each above a base. */
 #define NODE_ADDRESS_DELTAS 0

@@ -22,9 +22,9 @@ enum pointer_kind {
     POINTER_DATA = 3,        /* a record (in the pool's own trees: a catalog or table record) */
     POINTER_NODE = 4,        /* a map node */
     POINTER_PATCH = 5,       /* some sectors of a record; only inside struct patch */
+    POINTER_INLINE = 6,      /* reserved: bytes in place of address and checksum; refused in version 1 */
     POINTER_LOST = 7, /* what was here is lost: a map node that named it could not be read any more. Reads as EIO until
                          written; address is that of the lost node; no bytes */
-    POINTER_INLINE = 6, /* reserved: bytes in place of address and checksum; refused in version 1 */
 };
 
 /* Bits of pointer.flags. Unknown bits are refused. */
