@@ -35,7 +35,8 @@ void env_sleep_ns(struct env *env, uint64_t duration_ns);
 struct env_thread;
 
 /*
- * Starts a thread named `name` (<= 15 bytes kept). All signals are blocked in it. Returns 0 or -EAGAIN/-ENOMEM.
+ * Starts a thread named `name` (<= 15 bytes kept). All signals are blocked in it but those that a fault of the
+ * thread itself raises. Returns 0 or -EAGAIN/-ENOMEM.
  * Every thread is joined exactly once; joining frees it.
  */
 int env_thread_start(struct env *env, const char *name, void (*run)(void *arg), void *arg,
@@ -45,7 +46,7 @@ void env_thread_join(struct env_thread *thread);
 /*
  * Mutexes and condition variables. Initialised against an env, so that the simulation can take them over; not
  * recursive. env_mutex_unlock and env_cond_wait abort if the caller does not hold the mutex (simulation and debug
- * builds).
+ * builds). As with POSIX, a wait may end without a signal: callers test their condition in a loop.
  */
 struct env_mutex {
     struct env *env;
