@@ -12,6 +12,7 @@ struct checksum {
     uint64_t low, high;
 };
 
+/* bytes may be NULL if n is 0. Neither function allocates or fails. */
 struct checksum checksum_of(const void *bytes, size_t n);
 /* The checksum of a chain value followed by bytes: XXH3-128(low LE, high LE, bytes). */
 struct checksum checksum_chain(struct checksum previous, const void *bytes, size_t n);
