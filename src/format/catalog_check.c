@@ -52,13 +52,6 @@ uint8_t map_height_for(uint64_t record_count)
     return height;
 }
 
-static bool codec_choice_valid(struct codec_choice c)
-{
-    if (c.id == CODEC_OFF || c.id == CODEC_LZ4)
-        return c.level == 0;
-    return c.id == CODEC_ZSTD && c.level >= -5 && c.level <= 19 && c.level != 0;
-}
-
 const char *catalog_volume_fault(const struct catalog_volume *v)
 {
     if (v->object_id >= RECORD_INDEX_LIMIT)

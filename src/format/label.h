@@ -28,7 +28,8 @@ struct error;
  * allows them. */
 enum root_kind {
     ROOT_CATALOG = 1,    /* tree of branch BRANCH_CATALOG: index = object id, record = one catalog object */
-    ROOT_SLOT_TABLE = 2, /* tree of branch BRANCH_SLOT_TABLE: index = slot / SLOTS_PER_TABLE_RECORD */
+    ROOT_SLOT_TABLE = 2, /* tree of branch BRANCH_SLOT_TABLE: index = slot / SLOTS_PER_TABLE_RECORD. Addresses in it,
+                            and of its root, are slot * segment size + offset: to read it takes no slot table */
     ROOT_SEGMENT_TABLE = 3,
     ROOT_DYING_TREES = 4,
     ROOT_EXTRA_REFERENCES = 5,

@@ -97,10 +97,10 @@ static int devices_check(const struct label *l, struct error *err)
     return 0;
 }
 
-/* [address, address + length) lies in one segment that was issued. */
-static bool inside_issued_segment(const struct label *l, uint64_t address, uint32_t length)
+/* [address, address + length) lies in one segment, whose number is below segment_count. */
+static bool inside_segment(const struct label *l, uint64_t segment_count, uint64_t address, uint32_t length)
 {
-    return address / l->segment_bytes < l->next_segment && length <= l->segment_bytes - address % l->segment_bytes;
+    return address / l->segment_bytes < segment_count && length <= l->segment_bytes - address % l->segment_bytes;
 }
 
 /* A head position: a write unit of an issued segment that lies in one of the device's slots. */
@@ -109,7 +109,7 @@ static int head_check(const struct label *l, const char *name, uint64_t address,
     if (slot >= l->devices[0].slot_count)
         return error_set(err, -EBADMSG, "label: %s head in slot %" PRIu32 " of %" PRIu32, name, slot,
                          l->devices[0].slot_count);
-    if (address % l->write_unit_bytes != 0 || !inside_issued_segment(l, address, l->write_unit_bytes))
+    if (address % l->write_unit_bytes != 0 || !inside_segment(l, l->next_segment, address, l->write_unit_bytes))
         return error_set(err, -EBADMSG, "label: %s head at address %" PRIu64, name, address);
     return 0;
 }
@@ -183,7 +183,9 @@ static int root_check(const struct label *l, const struct label_root *root, stru
         return error_set(err, -EBADMSG, "label: root of kind %u is no pointer to a node", root->kind);
     if (root->height > MAP_LEVELS_MAX || (root->height == 0 && p->kind != POINTER_ABSENT))
         return error_set(err, -EBADMSG, "label: root of kind %u with a height of %u", root->kind, root->height);
-    if (p->kind == POINTER_NODE && !inside_issued_segment(l, p->address, p->length))
+    /* The slot table, which tells where segments lie, cannot need itself: its tree names places, slot by slot. */
+    const uint64_t place_count = root->kind == ROOT_SLOT_TABLE ? l->devices[0].slot_count : l->next_segment;
+    if (p->kind == POINTER_NODE && !inside_segment(l, place_count, p->address, p->length))
         return error_set(err, -EBADMSG, "label: root of kind %u at address %" PRIu64, root->kind, p->address);
     return 0;
 }
