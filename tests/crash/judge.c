@@ -1,0 +1,235 @@
+/*
+ * See judge.h. A picture is opened in a simulation of its own, outside of fibers and without workers: there a device
+ * operation completes at once, so that recoveries are quick and there are as many as needed.
+ */
+#include "crash/judge.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "base/prng.h"
+#include "format/limits.h"
+#include "model/pattern.h"
+
+const int loss_list[LOSS_COUNT] = {SIM_LOSS_RANDOM,  SIM_LOSS_ALL,  SIM_LOSS_NONE, SIM_LOSS_RANDOM,
+                                   SIM_LOSS_REORDER, SIM_LOSS_TEAR, LOSS_PROCESS};
+
+const char *loss_name(int loss)
+{
+    switch (loss) {
+    case SIM_LOSS_RANDOM:
+        return "random";
+    case SIM_LOSS_ALL:
+        return "all lost";
+    case SIM_LOSS_NONE:
+        return "none lost";
+    case SIM_LOSS_REORDER:
+        return "reordered";
+    case SIM_LOSS_TEAR:
+        return "torn";
+    default:
+        return "process only";
+    }
+}
+
+static bool cut_disk_is_clean(struct judge *j, const struct sim_image *image, int loss, uint64_t seed, struct text *why)
+{
+    struct sim *sim = sim_new(seed);
+    struct sim_disk *disk = sim_disk_from_image(sim, image);
+    if (loss >= 0)
+        sim_disk_power_cut(disk, (enum sim_loss)loss, seed);
+    j->checks++;
+    bool clean = store_pool_check(disk, why);
+    sim_disk_free(disk);
+    sim_free(sim);
+    return clean;
+}
+
+static bool recovered_same(const struct recovered *a, const struct recovered *b, struct text *why)
+{
+    for (size_t v = 0; v < ORACLE_VOLUMES; v++) {
+        if (a->exists[v] != b->exists[v]) {
+            text_printf(why, "volume %zu: there after one opening and not after the other", v);
+            return false;
+        }
+        if (!a->exists[v])
+            continue;
+        uint64_t sectors = a->found[v].size_bytes / SECTOR_BYTES;
+        if (a->found[v].size_bytes != b->found[v].size_bytes ||
+            memcmp(a->values[v], b->values[v], sectors * sizeof(uint64_t)) != 0) {
+            text_printf(why, "volume %zu: what was read after one opening is not what is read after the next", v);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The disk as it is now, cut again: reads the same. */
+static bool stays_the_same(struct judge *j, struct store *s, struct oracle *o, const struct recovered *first,
+                           uint64_t seed, struct text *why)
+{
+    struct sim_image *image = sim_disk_image(store_pool_disk(s));
+    struct recovered again = {0};
+    struct store *second = store_pool_from_image(&j->options, image, seed % 2 == 0 ? SIM_LOSS_ALL : SIM_LOSS_RANDOM,
+                                                 seed + 1, NULL, NULL, why);
+    bool good = second != NULL && recovered_check(second, o, false, &again, why) && recovered_same(first, &again, why);
+    j->openings++;
+    recovered_free(&again);
+    if (second != NULL)
+        second->ops->free(second);
+    sim_image_free(image);
+    if (!good)
+        text_printf(why, " (cut again right after the opening)");
+    return good;
+}
+
+/* Writes a record of each volume with FUA and another without, then closes and opens. What is expected is kept in the
+ * values that were read. */
+static bool writes_go_on(struct store *s, struct recovered *r, uint64_t seed, struct text *why)
+{
+    struct prng random;
+    prng_seed(&random, seed);
+    for (unsigned v = 0; v < ORACLE_VOLUMES; v++) {
+        if (!r->exists[v])
+            continue;
+        uint64_t sectors = r->found[v].size_bytes / SECTOR_BYTES;
+        for (int i = 0; i < 2; i++) {
+            uint64_t first = prng_below(&random, sectors);
+            uint64_t count = 1 + prng_below(&random, min_u64(sectors - first, 32));
+            uint8_t *bytes = malloc(count * SECTOR_BYTES);
+            CHECK(bytes != NULL);
+            pattern_fill(bytes, count * SECTOR_BYTES, prng_u64(&random) >> 20, PATTERN_MIXED);
+            int result =
+                s->ops->write(s, v, first * SECTOR_BYTES, bytes, count * SECTOR_BYTES, i == 0 ? VOLUME_FUA : 0);
+            for (uint64_t k = 0; result == 0 && k < count; k++)
+                r->values[v][first + k] = sector_value(bytes + k * SECTOR_BYTES);
+            free(bytes);
+            if (result != 0) {
+                text_printf(why, "write after the recovery: %d", result);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool goes_on(struct judge *j, struct store *s, struct recovered *r, uint64_t seed, struct text *why)
+{
+    if (!writes_go_on(s, r, seed, why) || s->ops->reopen(s, why) != 0)
+        return false;
+    struct recovered again = {0};
+    bool good = true;
+    for (unsigned v = 0; v < ORACLE_VOLUMES && good; v++) {
+        if (!r->exists[v])
+            continue;
+        uint64_t bytes = r->found[v].size_bytes;
+        again.exists[v] = true;
+        again.found[v] = r->found[v];
+        again.bytes[v] = malloc(bytes);
+        again.values[v] = calloc(bytes / SECTOR_BYTES, sizeof(uint64_t));
+        CHECK(again.bytes[v] != NULL && again.values[v] != NULL);
+        good = s->ops->read(s, v, 0, again.bytes[v], bytes) == 0;
+        for (uint64_t i = 0; i < bytes / SECTOR_BYTES && good; i++)
+            again.values[v][i] = sector_value(again.bytes[v] + i * SECTOR_BYTES);
+    }
+    good = good && recovered_same(r, &again, why);
+    recovered_free(&again);
+    if (good && store_pool_close(s, why) == 0) {
+        j->checks++;
+        return store_pool_check(store_pool_disk(s), why);
+    }
+    text_printf(why, " (going on after the recovery)");
+    return false;
+}
+
+/* One picture, one cut; the points of the recovery are gathered in `nested` if that is not NULL. */
+static bool image_holds(struct judge *j, const struct sim_image *image, struct oracle *o, int loss, uint64_t seed,
+                        struct points *nested, struct text *why)
+{
+    if (j->check_before && !cut_disk_is_clean(j, image, loss, seed, why))
+        return false;
+    struct store *s =
+        store_pool_from_image(&j->options, image, loss, seed, nested == NULL ? NULL : points_hook, nested, why);
+    j->openings++;
+    if (s == NULL)
+        return false;
+    if (nested != NULL) {
+        points_stop(nested, store_pool_disk(s));
+        j->recovery_steps += nested->writes + nested->flushes + nested->others;
+    }
+    struct recovered r;
+    bool good = recovered_check(s, o, false, &r, why);
+    if (good && j->check_after) {
+        j->checks++;
+        good = store_pool_check(store_pool_disk(s), why);
+    }
+    if (good && (j->stay || loss == LOSS_PROCESS))
+        good = stays_the_same(j, s, o, &r, seed, why);
+    if (good && j->go_on)
+        good = goes_on(j, s, &r, seed, why);
+    recovered_free(&r);
+    s->ops->free(s);
+    return good;
+}
+
+static bool nested_hold(struct judge *j, const struct points *nested, struct oracle *o, uint64_t seed, bool deeper,
+                        struct text *why)
+{
+    for (size_t i = 0; i < nested->count; i++) {
+        int loss = loss_list[(seed + i) % LOSS_COUNT];
+        struct points second = {.count_max = 64};
+        j->nested_points++;
+        bool good = image_holds(j, nested->list[i].image, o, loss, seed + i, deeper ? &second : NULL, why);
+        if (good && deeper)
+            good = nested_hold(j, &second, o, seed + 1000 + i, false, why);
+        points_free(&second);
+        if (!good) {
+            text_printf(why, " (again at device step %llu of the recovery, %s)",
+                        (unsigned long long)nested->list[i].number, loss_name(loss));
+            return false;
+        }
+    }
+    return true;
+}
+
+bool judge_image(struct judge *j, const struct sim_image *image, struct oracle *o, int loss, uint64_t seed,
+                 struct text *why)
+{
+    struct points nested = {.chance_per_mille = j->nested_one_in <= 1 ? 0 : 1 + 1000 / j->nested_one_in, .state = seed};
+    bool good = image_holds(j, image, o, loss, seed, j->nested_one_in == 0 ? NULL : &nested, why);
+    if (good)
+        good = nested_hold(j, &nested, o, seed, j->nested_deeper, why);
+    points_free(&nested);
+    return good;
+}
+
+bool judge_points(struct judge *j, const struct points *points, const struct oracle *history, unsigned losses_each,
+                  uint64_t seed, struct text *why)
+{
+    struct oracle *o = oracle_new();
+    bool good = true;
+    unsigned count = losses_each == 0 ? LOSS_COUNT : losses_each;
+    for (size_t i = 0; i < points->count && good; i++) {
+        const struct point *p = &points->list[i];
+        oracle_replay(o, history, p->position);
+        for (unsigned k = 0; k < count && good; k++) {
+            int loss = loss_list[losses_each == 0 ? k : (i * losses_each + k) % LOSS_COUNT];
+            good = judge_image(j, p->image, o, loss, seed + i * LOSS_COUNT + k, why);
+            if (!good)
+                text_printf(why, " (power cut at device step %llu of the workload, %s, seed %llu)",
+                            (unsigned long long)p->number, loss_name(loss),
+                            (unsigned long long)(seed + i * LOSS_COUNT + k));
+        }
+    }
+    struct oracle_stats stats;
+    oracle_get_stats(o, &stats);
+    if (good && stats.undecided != 0) {
+        text_printf(why, "the oracle was undecided %llu times", (unsigned long long)stats.undecided);
+        good = false;
+    }
+    oracle_free(o);
+    return good;
+}
