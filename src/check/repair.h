@@ -1,0 +1,26 @@
+/*
+ * Repairs: writes of bytes that were there before, planned while the checker looks, made when it has seen everything.
+ *
+ * A repair only ever writes over a copy that does not verify, with what the intact copy (or the log) proves to have
+ * been there, so that it can be cut off at any point and begun again.
+ */
+#ifndef ASHLAR_CHECK_REPAIR_H
+#define ASHLAR_CHECK_REPAIR_H
+
+#include "check/chunk.h"
+
+/* Plans a write of n bytes at a device offset; a copy is kept. Nothing unless a repair was asked for. */
+void check_repair_add(struct inspection *ins, uint64_t device_offset_bytes, const void *bytes, size_t n,
+                      const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* Plans to write back what is wrong in a pair of the node head; bytes: its whole span. Entries in ins->entries. */
+void check_repair_pair(struct inspection *ins, const struct check_chunk *c, const uint8_t *bytes);
+
+/* A data chunk that lacks header or trailer: noted for check_report_halves, and its repair planned. -ENOMEM. */
+int check_half(struct inspection *ins, const struct check_chunk *c);
+
+/* Makes the planned writes, flushes, and lists in the report what was written. Device errors. */
+int check_repair_apply(struct inspection *ins, struct error *err);
+bool check_repair_planned(const struct inspection *ins);
+
+#endif

@@ -1,0 +1,435 @@
+/*
+ * The log behind the checkpoint: what a recovery would apply, followed as a recovery follows it.
+ *
+ * From the label's replay start on, the next chunk lies right behind the last one, or at the start of the next segment
+ * that the last header (at first: the label) names, or, behind a bridge, where the bridge says. It counts if it names
+ * the pool, its own address and the chain value before it. Where none does, the log ends.
+ *
+ * First the chain is followed by headers and tables alone; that gives the highest durable_to any of its chunks claims.
+ * Chunks that end above it were perhaps never whole: there the first one whose payload does not verify is the end of
+ * the log, and nothing is wrong (R16). Below it a payload that does not verify is a damaged record. And if the chain
+ * itself ends below what some chunk of the same opening further on claims to be durable, flushed log is damaged.
+ */
+#include "check/inspection.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/math.h"
+#include "check/chunk.h"
+#include "check/repair.h"
+
+#define LOOK_AHEAD_BYTES (16 * MIB) /* as much log as may be in flight */
+
+struct place {
+    uint64_t segment;
+    uint32_t slot;
+};
+
+struct chain {
+    struct inspection *ins;
+    struct place at;
+    uint32_t offset; /* in the segment: where the next chunk is to begin */
+    struct place next[LOOKAHEAD_SLOTS_MAX];
+    uint32_t next_count;
+    struct checksum value;
+    uint64_t incarnation; /* of the last chunk, at first the label's */
+    uint64_t durable_to;
+    bool bridged; /* the last chunk was a bridge: the log goes on at `at` or not at all */
+    bool stopped; /* it runs into a slot where it cannot be */
+};
+
+static void begin(struct chain *chain, struct inspection *ins)
+{
+    const struct label *l = &ins->label;
+    *chain = (struct chain){.ins = ins, .value = l->replay_chain, .incarnation = l->incarnation};
+    chain->at = (struct place){.segment = l->replay_address / ins->segment_bytes, .slot = l->replay_slot};
+    chain->offset = (uint32_t)(l->replay_address % ins->segment_bytes);
+    chain->durable_to = l->replay_address;
+    for (uint32_t k = 0; k < LOOKAHEAD_SLOTS_MAX && l->replay_next_slots[k] != SLOT_NONE; k++)
+        chain->next[chain->next_count++] =
+            (struct place){.segment = l->replay_next_segments[k], .slot = l->replay_next_slots[k]};
+    if (chain->at.slot != SLOT_NONE)
+        ins->slots[chain->at.slot].replay_segment = chain->at.segment;
+}
+
+static uint64_t chain_address(const struct chain *chain)
+{
+    return chain->at.segment * chain->ins->segment_bytes + chain->offset;
+}
+
+/* The chunk at a place, if it is the one that comes next. */
+static bool next_chunk_at(struct chain *chain, struct place at, uint32_t offset, struct check_chunk *ret_chunk)
+{
+    struct inspection *ins = chain->ins;
+    if (at.slot >= ins->slot_count || at.segment > UINT64_MAX / ins->segment_bytes - 1)
+        return false;
+    if (check_chunk_read(ins, &ins->scan, at.slot, at.segment, offset, ins->segment_bytes, ret_chunk) != 0)
+        return false;
+    return ret_chunk->header.head == CHUNK_HEAD_DATA && checksum_equal(ret_chunk->header.previous_chain, chain->value);
+}
+
+/*
+ * Whether the log may run into this slot. By the table of the checkpoint it must be free, or chosen for just this
+ * segment, or about to leave quarantine (R20, R21); and the log is in a slot only once.
+ */
+static bool may_enter(struct chain *chain, struct place to)
+{
+    struct inspection *ins = chain->ins;
+    if (to.slot >= ins->slot_count)
+        return false;
+    struct check_slot *s = &ins->slots[to.slot];
+    const struct slot *t = &s->table;
+    bool allowed = t->state == SLOT_BARE || t->state == SLOT_READY || ins->table_incomplete;
+    if (t->state == SLOT_NEXT)
+        allowed |= t->segment == to.segment;
+    if (t->state == SLOT_QUARANTINED)
+        allowed |= t->since < ins->label.checkpoint || ins->label.sequence != ins->newest_sequence;
+    if (s->replay_segment != CHECK_NOWHERE)
+        allowed = false;
+    if (!allowed) {
+        check_found(ins, CHECK_PROBLEM_LOG_SLOT_CONFLICT, check_slot_offset(ins, to.slot),
+                    to.segment * ins->segment_bytes, "segment %" PRIu64 " in slot %" PRIu32 ", state %u", to.segment,
+                    to.slot, t->state);
+        return false;
+    }
+    s->replay_segment = to.segment;
+    return true;
+}
+
+static void take_next_segments(struct chain *chain, const struct chunk_header *h)
+{
+    uint64_t segment = h->next_segments_first;
+    chain->next_count = 0;
+    for (uint32_t k = 0; k < LOOKAHEAD_SLOTS_MAX && h->next_slots[k] != SLOT_NONE; k++) {
+        segment += h->next_segment_deltas[k];
+        chain->next[chain->next_count++] = (struct place){.segment = segment, .slot = h->next_slots[k]};
+    }
+}
+
+/* Moves on behind a chunk. */
+static int follow(struct chain *chain, const struct check_chunk *c)
+{
+    struct inspection *ins = chain->ins;
+    struct check_replay_chunk *r = check_array_add(&ins->replay);
+    if (r == NULL)
+        return -ENOMEM;
+    *r = (struct check_replay_chunk){.address = c->address, .slot = c->slot, .chunk_bytes = c->header.chunk_bytes};
+    chain->value = c->header.chain;
+    chain->incarnation = c->header.incarnation;
+    chain->durable_to = max_u64(chain->durable_to, c->header.durable_to);
+    chain->offset += c->header.chunk_bytes;
+    take_next_segments(chain, &c->header);
+    chain->bridged = (c->header.flags & CHUNK_FLAG_BRIDGE) != 0;
+    if (chain->bridged) {
+        const struct chunk_entry *bridge = &ins->entries[0];
+        chain->at = (struct place){.segment = bridge->index, .slot = (uint32_t)bridge->count};
+        chain->offset = 0;
+        chain->stopped = !may_enter(chain, chain->at);
+    }
+    return check_note_durable(ins, c->header.incarnation, c->header.durable_to);
+}
+
+/* 1: followed one more chunk; 0: there is none; -ENOMEM. */
+static int step(struct chain *chain)
+{
+    struct inspection *ins = chain->ins;
+    struct check_chunk c;
+    if (chain->stopped)
+        return 0;
+    bool found = next_chunk_at(chain, chain->at, chain->offset, &c);
+    if (!found && !chain->bridged && chain->next_count > 0 && next_chunk_at(chain, chain->next[0], 0, &c)) {
+        if (!may_enter(chain, chain->next[0])) {
+            chain->stopped = true;
+            return 0;
+        }
+        chain->at = chain->next[0];
+        chain->offset = 0;
+        found = true;
+    }
+    if (!found)
+        return 0;
+    if (ins->replay.count == 0 && (ins->label.flags & LABEL_CLEAN) != 0)
+        check_found(ins, CHECK_PROBLEM_CLEAN_LABEL_LOG, c.device_offset_bytes, c.address, "%" PRIu32 " bytes",
+                    c.header.chunk_bytes);
+    const int result = follow(chain, &c);
+    return result == 0 ? 1 : result;
+}
+
+/* ---- the end of the chain ---- */
+
+/* The highest durable_to that a chunk of the last opening claims in a stretch of a slot. */
+static uint64_t claims_in(struct chain *chain, struct place at, uint32_t offset, uint64_t *left)
+{
+    struct inspection *ins = chain->ins;
+    uint64_t claim = 0;
+    if (at.slot >= ins->slot_count || at.segment > UINT64_MAX / ins->segment_bytes - 1)
+        return 0;
+    const uint64_t start = check_slot_offset(ins, at.slot);
+    while (offset<ins->segment_bytes && * left> 0) {
+        const uint64_t until = start + min_u64(ins->segment_bytes, offset + *left);
+        const uint8_t *bytes = check_window_bytes(&ins->scan, start + offset, CHUNK_HEADER_BYTES, until);
+        struct chunk_header h;
+        struct check_chunk c;
+        uint32_t n = ins->write_unit_bytes;
+        /* A header is cheap to tell from none; a chunk is taken at its word only if it verifies. */
+        if (bytes != NULL && chunk_header_decode(bytes, CHUNK_HEADER_BYTES, ins->write_unit_bytes, &h, NULL) == 0 &&
+            h.incarnation == chain->incarnation && h.head == CHUNK_HEAD_DATA &&
+            check_chunk_read(ins, &ins->scan, at.slot, at.segment, offset, ins->segment_bytes, &c) == 0) {
+            claim = max_u64(claim, c.header.durable_to);
+            n = c.header.chunk_bytes;
+        }
+        offset += n;
+        *left -= min_u64(*left, n);
+    }
+    return claim;
+}
+
+/* What chunks behind the break claim to be durable, as far ahead as chunks may have been in flight. */
+static uint64_t claims_ahead(struct chain *chain)
+{
+    uint64_t left = LOOK_AHEAD_BYTES;
+    uint64_t claim = claims_in(chain, chain->at, chain->offset, &left);
+    for (uint32_t k = 0; k < chain->next_count && !chain->bridged; k++)
+        claim = max_u64(claim, claims_in(chain, chain->next[k], 0, &left));
+    return claim;
+}
+
+/* ---- payload ---- */
+
+struct replayed {
+    struct inspection *ins;
+    uint64_t durable_to;
+    struct check_chunk chunk;
+    const uint8_t *bytes;
+};
+
+/* The volume an entry belongs to; NULL: the checkpoint does not know its branch. */
+static struct check_tree *volume_of(struct inspection *ins, const struct chunk_entry *e)
+{
+    size_t low = 0, high = ins->by_branch_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (ins->trees.list[ins->by_branch[middle]].volume.branch < e->branch)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    struct check_tree *t = low < ins->by_branch_count ? &ins->trees.list[ins->by_branch[low]] : NULL;
+    return t != NULL && t->volume.branch == e->branch ? t : NULL;
+}
+
+static bool entry_in_volume(const struct check_tree *t, const struct chunk_entry *e)
+{
+    if (!range_inside(e->index, e->count, t->record_count))
+        return false;
+    if (e->kind == ENTRY_PATCH)
+        return range_inside(e->first_sector, e->sector_count, t->record_bytes / SECTOR_BYTES);
+    return true;
+}
+
+/* true if every payload of the chunk is what its table says. */
+static bool payload_verifies(const struct replayed *r)
+{
+    const struct inspection *ins = r->ins;
+    for (uint32_t i = 0; i < r->chunk.header.entry_count; i++) {
+        const struct chunk_entry *e = &ins->entries[i];
+        if (e->length != 0 && !checksum_equal(checksum_of(r->bytes + e->payload_offset, e->length), e->checksum))
+            return false;
+    }
+    return true;
+}
+
+static void apply_entry(struct replayed *r, const struct chunk_entry *e)
+{
+    struct inspection *ins = r->ins;
+    struct check_tree *t = volume_of(ins, e);
+    if (e->kind == ENTRY_BRIDGE)
+        return;
+    if (t == NULL) {
+        ins->report->summary.skipped_entries++;
+        return;
+    }
+    ins->report->summary.replay_entries++;
+    const uint64_t address = r->chunk.address + e->payload_offset;
+    const uint64_t offset = r->chunk.device_offset_bytes + e->payload_offset;
+    if (!entry_in_volume(t, e)) {
+        check_found_in(ins, CHECK_PROBLEM_LOG_ENTRY_RANGE, t, e->index, e->count, offset, address,
+                       "records %" PRIu64 "+%" PRIu64 " of %" PRIu64, e->index, e->count, t->record_count);
+        return;
+    }
+    if (e->length == 0 || r->bytes == NULL)
+        return;
+    const struct check_object o = {.address = address,
+                                   .index = e->index,
+                                   .checksum = e->checksum,
+                                   .length = e->length,
+                                   .tree = (uint32_t)(t - ins->trees.list),
+                                   .first_sector = e->first_sector,
+                                   .sector_count = e->sector_count,
+                                   .kind = e->kind,
+                                   .codec = e->codec,
+                                   .flags = e->flags};
+    enum check_problem_id id;
+    if (!check_object_verify(ins, &o, r->bytes + e->payload_offset, &id))
+        check_note_damage(ins, &o, offset, id);
+}
+
+/* Reads chunk number i of the replay again, with its payload if `payload`. */
+static int load_chunk(struct replayed *r, size_t i, bool payload)
+{
+    struct inspection *ins = r->ins;
+    const struct check_replay_chunk *c = &ins->replay.list[i];
+    const uint64_t segment = c->address / ins->segment_bytes;
+    const uint32_t at = (uint32_t)(c->address % ins->segment_bytes);
+    r->bytes = NULL;
+    if (check_chunk_read(ins, &ins->scan, c->slot, segment, at, at + c->chunk_bytes, &r->chunk) != 0)
+        return -EIO;
+    if (!payload)
+        return 0;
+    const uint64_t start = r->chunk.device_offset_bytes;
+    r->bytes = check_window_bytes(&ins->scan, start, c->chunk_bytes, start + c->chunk_bytes);
+    return r->bytes != NULL ? 0 : -ENOMEM;
+}
+
+/* Where the log ends: at the first chunk above durable_to that is not whole. */
+static int cut_tail(struct replayed *r)
+{
+    struct inspection *ins = r->ins;
+    for (size_t i = 0; i < ins->replay.count; i++) {
+        const struct check_replay_chunk *c = &ins->replay.list[i];
+        if (c->address + c->chunk_bytes <= r->durable_to)
+            continue;
+        const int result = load_chunk(r, i, true);
+        if (result != 0)
+            return result;
+        if (!payload_verifies(r)) {
+            ins->replay.count = i;
+            return 0;
+        }
+    }
+    return 0;
+}
+
+static int apply_all(struct replayed *r)
+{
+    struct inspection *ins = r->ins;
+    struct check_summary *s = &ins->report->summary;
+    for (size_t i = 0; i < ins->replay.count; i++) {
+        const int result = load_chunk(r, i, !ins->options.quick);
+        if (result != 0)
+            return result;
+        for (uint32_t k = 0; k < r->chunk.header.entry_count; k++)
+            apply_entry(r, &ins->entries[k]);
+        if (check_half(ins, &r->chunk) != 0)
+            return -ENOMEM;
+        s->replay_chunks++;
+        s->replay_bytes += r->chunk.header.chunk_bytes;
+        s->replay_to = r->chunk.address + r->chunk.header.chunk_bytes;
+    }
+    return 0;
+}
+
+int check_replay(struct inspection *ins, struct error *err)
+{
+    struct chain chain;
+    int result;
+    begin(&chain, ins);
+    ins->report->summary.replay_from = ins->report->summary.replay_to = ins->label.replay_address;
+    do
+        result = step(&chain);
+    while (result > 0);
+    const uint64_t end = chain_address(&chain);
+    if (result == 0 && !chain.stopped && (ins->label.flags & LABEL_CLEAN) == 0) {
+        const uint64_t claim = claims_ahead(&chain);
+        if (claim > end)
+            check_found(ins, CHECK_PROBLEM_LOG_DAMAGED, check_slot_offset(ins, chain.at.slot) + chain.offset, end,
+                        "what follows says that the log was flushed up to %" PRIu64, claim);
+        chain.durable_to = max_u64(chain.durable_to, claim);
+    }
+    struct replayed r = {.ins = ins, .durable_to = chain.durable_to};
+    if (result == 0)
+        result = cut_tail(&r);
+    if (result == 0)
+        result = apply_all(&r);
+    return result == 0 ? 0
+                       : error_set(err, result, "%s: reading the log behind the checkpoint: %s", ins->dev->name,
+                                   strerror(-result));
+}
+
+/* ---- what the log replaces ---- */
+
+/* true if this entry, written later, stands in for the damaged object of its branch. */
+static bool replaces(const struct chunk_entry *e, uint64_t address, const struct check_object *o)
+{
+    if (address <= o->address || o->index < e->index || o->index - e->index >= e->count)
+        return false;
+    if (e->kind == ENTRY_PATCH)
+        return o->kind == ENTRY_PATCH && o->first_sector >= e->first_sector &&
+               o->first_sector + o->sector_count <= e->first_sector + e->sector_count;
+    return e->kind == ENTRY_DATA || e->kind == ENTRY_TRIM || e->kind == ENTRY_ZERO;
+}
+
+static int damage_compare(const void *a, const void *b)
+{
+    const struct check_object *x = &((const struct check_damage *)a)->object;
+    const struct check_object *y = &((const struct check_damage *)b)->object;
+    if (x->tree != y->tree)
+        return x->tree < y->tree ? -1 : 1;
+    if (x->index != y->index)
+        return x->index < y->index ? -1 : 1;
+    return x->address < y->address ? -1 : x->address > y->address;
+}
+
+/* The first damage of a tree at or behind an index. */
+static size_t damage_lower_bound(const struct inspection *ins, uint32_t tree, uint64_t index)
+{
+    size_t low = 0, high = ins->damages.count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const struct check_object *o = &ins->damages.list[middle].object;
+        if (o->tree < tree || (o->tree == tree && o->index < index))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void supersede_by_chunk(struct inspection *ins, const struct check_chunk *c)
+{
+    /* An entry without bytes stands where the bytes of the entries before it end. */
+    uint64_t address = c->address + CHUNK_HEADER_BYTES + c->header.table_bytes;
+    for (uint32_t k = 0; k < c->header.entry_count; k++) {
+        const struct chunk_entry *e = &ins->entries[k];
+        const struct check_tree *t = volume_of(ins, e);
+        const uint32_t tree = t != NULL ? (uint32_t)(t - ins->trees.list) : 0;
+        size_t i = t != NULL ? damage_lower_bound(ins, tree, e->index) : ins->damages.count;
+        for (; i < ins->damages.count; i++) {
+            struct check_damage *d = &ins->damages.list[i];
+            if (d->object.tree != tree || d->object.index - e->index >= e->count)
+                break;
+            d->superseded |= replaces(e, address, &d->object);
+        }
+        address += e->length;
+    }
+}
+
+int check_replay_supersede(struct inspection *ins)
+{
+    struct replayed r = {.ins = ins};
+    if (ins->damages.count == 0)
+        return 0;
+    qsort(ins->damages.list, ins->damages.count, sizeof(*ins->damages.list), damage_compare);
+    for (size_t i = 0; i < ins->replay.count; i++) {
+        const int result = load_chunk(&r, i, false);
+        if (result != 0)
+            return result;
+        supersede_by_chunk(ins, &r.chunk);
+    }
+    return 0;
+}
