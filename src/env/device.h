@@ -9,8 +9,10 @@
  * the write completed has itself completed. Before that any subset of its 512-byte sectors may survive a power cut, in
  * any order with other writes.
  * - Partial transfers and EINTR are dealt with inside; an operation is done whole or failed.
- * - Failure is sticky: after the first failed write or flush (ENOSPC of DEVICE_ALLOCATE apart) every later write,
- * flush, punch and allocate fails with -EIO without touching the device; nothing is retried. Reads go on.
+ * - Failure is sticky: after the first failed write, flush, punch or allocate (ENOSPC and EDQUOT of DEVICE_ALLOCATE and
+ * EOPNOTSUPP apart) every later write, flush, punch and allocate fails with -EIO without touching the device; nothing
+ * is retried. Reads go on.
+ * - On a device opened read-only everything but reading fails with -EROFS; a range past the end fails with -EIO.
  * - Any thread may call device_run at any time.
  */
 #ifndef ASHLAR_ENV_DEVICE_H
@@ -29,7 +31,7 @@ struct error;
 #define DEVICE_ALIGN_BYTES 4096
 
 enum device_io_kind {
-    DEVICE_READ, /* a read past the end of the device fails with -EIO */
+    DEVICE_READ,
     DEVICE_WRITE,
     DEVICE_FLUSH,    /* offset and length are 0 */
     DEVICE_PUNCH,    /* give the range back; it reads as zeroes or old bytes afterwards, undefined which. -EOPNOTSUPP:
@@ -61,7 +63,7 @@ struct device_info {
     const char *engine; /* "io_uring", "plain", "simulation" */
 };
 
-/* Counters since open; relaxed atomics, read at any time. */
+/* Operations that succeeded, since open; relaxed atomics, read at any time. */
 struct device_stats {
     _Atomic uint64_t reads, writes, flushes, punches, allocates;
     _Atomic uint64_t read_bytes, write_bytes, punch_bytes;
@@ -88,7 +90,8 @@ struct device {
     char name[256];      /* path, for messages */
 };
 
-/* Runs ios; returns 0, or the first element's error that is not 0. Asserts alignment. Counts. Keeps `failed`. */
+/* Runs ios; returns 0, or the error of the first element (in order of the array) that has one. Asserts alignment.
+ * Counts. Keeps `failed`. */
 int device_run(struct device *dev, struct device_io *ios, size_t count) __attribute__((warn_unused_result));
 
 /* One-element conveniences. */
@@ -98,6 +101,10 @@ int device_write(struct device *dev, uint64_t offset_bytes, const void *buf, siz
     __attribute__((warn_unused_result));
 int device_flush(struct device *dev) __attribute__((warn_unused_result));
 
+/*
+ * Changes the size of a regular file, durably, and info.size_bytes. -EOPNOTSUPP for block devices. Operations may run
+ * meanwhile; reading info.size_bytes directly may not.
+ */
 int device_resize(struct device *dev, uint64_t size_bytes) __attribute__((warn_unused_result));
 uint64_t device_allocated_bytes(struct device *dev);
 void device_close(struct device *dev); /* NULL is fine */
@@ -108,19 +115,22 @@ void device_buffer_free(void *buffer);
 
 enum device_open_flags {
     DEVICE_OPEN_READ_ONLY = 1 << 0,
-    DEVICE_OPEN_CREATE =
-        1
-        << 1, /* a new regular file of size_bytes, sparse; fails with -EEXIST where one is; the directory is fsynced */
+    /* A new regular file of size_bytes, sparse, mode 0600; -EEXIST where one is; file and directory are fsynced. */
+    DEVICE_OPEN_CREATE = 1 << 1,
     DEVICE_OPEN_BUFFERED = 1 << 2, /* never O_DIRECT (default: O_DIRECT where the file system takes it) */
-    DEVICE_OPEN_PLAIN = 1 << 3,    /* never io_uring (default: io_uring where the kernel allows it) */
+    DEVICE_OPEN_PLAIN = 1 << 3,    /* never io_uring (default: io_uring with O_DIRECT, where the kernel allows it) */
     DEVICE_OPEN_NO_LOCK = 1 << 4,  /* no lock: dump and check of a served pool */
 };
 
 /*
- * Opens a regular file or block device with an exclusive lock (shared when read-only), which goes with the process.
- * Errors with text: -ENOENT, -EACCES, -EEXIST, -EBUSY (locked by another process: its pid where known), -EINVAL
- * (neither a regular file nor a block device; says what it is), others of open(2). Where O_DIRECT is not to be had,
- * reads first drop the page cache of the file (posix_fadvise), so that what is read at open is what the device holds.
+ * Opens a regular file or block device with an exclusive lock (shared when read-only), which goes with the process. A
+ * mounted block device is refused unless opened read-only. size_bytes matters for CREATE only. A file whose size is no
+ * multiple of DEVICE_ALIGN_BYTES counts as rounded down.
+ *
+ * Errors with text: -ENOENT, -EACCES, -EEXIST, -EBUSY (locked by another process: its pid where known), -EFBIG (CREATE:
+ * more than the file system can), -EINVAL (neither a regular file nor a block device; says what it is), others of
+ * open(2). Where O_DIRECT is not to be had, dirty pages of the file are first written and its page cache dropped, so
+ * that what is read at open is what the device holds.
  */
 int device_open(struct env *env, const char *path, unsigned flags, uint64_t size_bytes, struct device **ret_dev,
                 struct error *err) __attribute__((warn_unused_result));

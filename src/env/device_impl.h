@@ -25,6 +25,7 @@ struct device_file {
      * begins after the first has set `failed`, and looks.
      */
     struct env_mutex flush_lock;
+    struct device_rings *rings; /* io_uring only */
 };
 
 struct device_file *device_file_of(struct device *dev);
@@ -47,5 +48,8 @@ int device_file_open(struct device_file *file, struct env *env, const char *path
                      struct error *err);
 
 extern const struct device_ops device_plain_ops;
+
+/* Turns an open file into an io_uring device; false, and nothing changed, where the kernel gives no ring. */
+bool device_uring_begin(struct device_file *file);
 
 #endif

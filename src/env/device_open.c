@@ -344,6 +344,8 @@ int device_open(struct env *env, const char *path, unsigned flags, uint64_t size
     }
     file->base.ops = &device_plain_ops;
     file->base.info.engine = "plain";
+    if (file->base.info.is_direct && !(flags & DEVICE_OPEN_PLAIN))
+        (void)device_uring_begin(file); /* if it cannot be had, plain it is */
     *ret_dev = &file->base;
     return 0;
 }
