@@ -1,0 +1,235 @@
+/*
+ * A full pool (promise 4, R32, R34): new data is refused with ENOSPC and nothing else goes wrong. What was accepted can
+ * be flushed; flush, trim, destroy, checkpoint, close and open work; space comes back after checkpoints; provisioned
+ * ranges take their data whatever happens.
+ */
+#include "tap.h"
+
+#include <errno.h>
+
+#include "base/math.h"
+#include "base/prng.h"
+#include "sim/rig.h"
+
+#define RECORD 16384
+#define VOLUMES 6
+
+/* A disk that six volumes of RIG_SIZE_BYTES overfill. */
+static bool small_start(struct rig *r, uint64_t seed)
+{
+    rig_init(r);
+    r->options.segment_bytes = 256 * KIB;
+    r->options.disk_bytes = 8 * MIB;
+    r->options.seed = seed;
+    if (!rig_start(r, 0, RECORD))
+        return false;
+    for (unsigned v = 0; v < VOLUMES; v++) {
+        char name[16];
+        snprintf(name, sizeof(name), "v%u", v);
+        if (r->s->ops->create(r->s, v, name, 4 * MIB, RECORD, (struct codec_choice){0}) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Fills volume after volume from `from` on, by pieces, until ENOSPC. Returns the bytes accepted; -1 on another answer.
+ */
+static int64_t fill(struct rig *r, unsigned from, uint64_t piece, unsigned flags)
+{
+    int64_t accepted = 0;
+    for (unsigned v = from; v < VOLUMES; v++)
+        for (uint64_t at = 0; at < 4 * MIB; at += piece) {
+            int result = rig_write(r, v, at, piece, (v + 1) * 100000 + at / piece, flags);
+            if (result == -ENOSPC)
+                return accepted;
+            if (result != 0)
+                return -1;
+            accepted += (int64_t)piece;
+        }
+    return accepted;
+}
+
+static bool filled_reads(struct rig *r, unsigned from, uint64_t piece, int64_t accepted)
+{
+    int64_t done = 0;
+    for (unsigned v = from; v < VOLUMES; v++)
+        for (uint64_t at = 0; at < 4 * MIB; at += piece) {
+            if (done == accepted)
+                return true;
+            if (!rig_reads(r, v, at, piece, (v + 1) * 100000 + at / piece))
+                return false;
+            done += (int64_t)piece;
+        }
+    return done == accepted;
+}
+
+static void test_full_pool_goes_on(void)
+{
+    static const uint64_t pieces[] = {RECORD, 4096, 64 * 1024};
+    for (unsigned i = 0; i < 6; i++) {
+        struct rig r;
+        REQUIRE(small_start(&r, i));
+        int64_t accepted = fill(&r, 0, pieces[i % 3], i < 3 ? 0 : VOLUME_FUA);
+        EXPECT(accepted > 0);
+        printf("# %" PRId64 " bytes accepted in pieces of %" PRIu64 "%s, %" PRIu64 " usable\n", accepted, pieces[i % 3],
+               i < 3 ? "" : " with FUA", rig_info(&r).usable_bytes);
+        EXPECT(!rig_info(&r).failed);
+        EXPECT_EQ(r.s->ops->flush_all(r.s), 0);
+        EXPECT_EQ(r.s->ops->checkpoint(r.s), 0);
+        EXPECT(filled_reads(&r, 0, pieces[i % 3], accepted));
+        EXPECT(rig_crash(&r, SIM_LOSS_ALL, i));
+        EXPECT(filled_reads(&r, 0, pieces[i % 3], accepted));
+        EXPECT_EQ(r.s->ops->reopen(r.s, &r.why), 0);
+        EXPECT(rig_check(&r));
+        EXPECT(filled_reads(&r, 0, pieces[i % 3], accepted));
+        rig_end(&r);
+    }
+}
+
+static void test_space_comes_back(void)
+{
+    struct rig r;
+    REQUIRE(small_start(&r, 7));
+    int64_t first = fill(&r, 0, RECORD, 0);
+    EXPECT(first > 0);
+    for (unsigned round = 0; round < 6; round++) {
+        for (unsigned v = 0; v < VOLUMES; v++) {
+            if (round % 2 == 0) {
+                EXPECT_EQ(r.s->ops->trim(r.s, v, 0, 4 * MIB, 0), 0);
+            } else {
+                char name[16];
+                snprintf(name, sizeof(name), "v%u", v);
+                EXPECT_EQ(r.s->ops->destroy(r.s, v), 0);
+                EXPECT_EQ(r.s->ops->create(r.s, v, name, 4 * MIB, RECORD, (struct codec_choice){0}), 0);
+            }
+        }
+        for (int i = 0; i < 3; i++)
+            EXPECT_EQ(r.s->ops->checkpoint(r.s), 0);
+        struct pool_info info = rig_info(&r);
+        EXPECT(info.free_bytes >= info.usable_bytes / 10 * 9);
+        int64_t again = fill(&r, 0, RECORD, 0);
+        EXPECT(again >= first / 20 * 19);
+        printf("# round %u: %" PRId64 " bytes accepted, at first %" PRId64 "\n", round, again, first);
+    }
+    EXPECT_EQ(r.s->ops->flush_all(r.s), 0);
+    EXPECT(rig_check(&r));
+    rig_end(&r);
+}
+
+/* Every open after a cut in a full pool works, however often; and once trimmed it takes data again. */
+static void test_many_recoveries_of_a_full_pool(void)
+{
+    struct rig r;
+    REQUIRE(small_start(&r, 8));
+    int64_t accepted = fill(&r, 0, RECORD, VOLUME_FUA);
+    EXPECT(accepted > 0);
+    for (uint64_t i = 0; i < 24; i++) {
+        bool opened = rig_crash(&r, i % 2 == 0 ? SIM_LOSS_ALL : SIM_LOSS_RANDOM, i);
+        EXPECT(opened);
+        REQUIRE(opened);
+    }
+    EXPECT(filled_reads(&r, 0, RECORD, accepted));
+    for (unsigned v = 0; v < VOLUMES; v++)
+        EXPECT_EQ(r.s->ops->trim(r.s, v, 0, 4 * MIB, VOLUME_FUA), 0);
+    for (int i = 0; i < 3; i++)
+        EXPECT_EQ(r.s->ops->checkpoint(r.s), 0);
+    EXPECT(fill(&r, 0, RECORD, 0) >= accepted / 10 * 9);
+    rig_end(&r);
+}
+
+/* Random requests on a full pool: whatever is accepted is there after a flush and a power cut. */
+static void test_what_is_accepted_is_stored(void)
+{
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct rig r;
+        struct prng random;
+        prng_seed(&random, seed);
+        REQUIRE(small_start(&r, seed));
+        EXPECT(fill(&r, 0, RECORD, 0) > 0);
+        unsigned refused = 0;
+        for (unsigned i = 0; i < 600; i++) {
+            unsigned v = (unsigned)prng_below(&random, VOLUMES);
+            uint64_t record = prng_below(&random, 4 * MIB / RECORD), stamp = 50000000 + seed * 10000 + i;
+            int result = prng_chance(&random, 250) ? r.s->ops->trim(r.s, v, record * RECORD, RECORD, 0)
+                                                   : rig_write(&r, v, record * RECORD, RECORD, stamp,
+                                                               prng_chance(&random, 100) ? VOLUME_FUA : 0);
+            EXPECT(result == 0 || result == -ENOSPC);
+            refused += result == -ENOSPC;
+            if (i % 100 == 99)
+                EXPECT_EQ(r.s->ops->checkpoint(r.s), 0);
+        }
+        EXPECT_EQ(r.s->ops->flush_all(r.s), 0);
+        static uint8_t before[VOLUMES][4 * MIB], after[4 * MIB];
+        for (unsigned v = 0; v < VOLUMES; v++)
+            EXPECT_EQ(r.s->ops->read(r.s, v, 0, before[v], 4 * MIB), 0);
+        EXPECT(rig_crash(&r, SIM_LOSS_ALL, seed));
+        for (unsigned v = 0; v < VOLUMES; v++) {
+            EXPECT_EQ(r.s->ops->read(r.s, v, 0, after, 4 * MIB), 0);
+            EXPECT(memcmp(before[v], after, 4 * MIB) == 0);
+        }
+        printf("# seed %" PRIu64 ": %u refused\n", seed, refused);
+        rig_end(&r);
+    }
+}
+
+/* Zeroes with a reservation: the rest of the pool is filled, then the reserved range takes data, record by record. */
+static void test_provisioned_range_takes_its_data(void)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        struct rig r;
+        REQUIRE(small_start(&r, 20 + i));
+        uint64_t reserved_before = rig_info(&r).reserved_bytes;
+        EXPECT_EQ(r.s->ops->zero(r.s, 0, 0, MIB, VOLUME_PROVISION | (i % 2 != 0 ? VOLUME_FUA : 0)), 0);
+        EXPECT(rig_info(&r).reserved_bytes >= reserved_before + MIB);
+        EXPECT(fill(&r, 1, RECORD, 0) > 0);
+        if (i >= 2) {
+            EXPECT_EQ(r.s->ops->flush_all(r.s), 0);
+            EXPECT(rig_crash(&r, SIM_LOSS_ALL, i));
+        }
+        struct extent extent[2];
+        size_t count = 0;
+        EXPECT_EQ(r.s->ops->extents(r.s, 0, 0, MIB, extent, 2, &count), 0);
+        EXPECT_EQ(count, 1);
+        EXPECT_EQ(extent[0].kind, EXTENT_PROVISIONED);
+        for (uint64_t at = 0; at < MIB; at += RECORD)
+            EXPECT_EQ(rig_write(&r, 0, at, RECORD, 900000 + at, at % (3 * RECORD) == 0 ? VOLUME_FUA : 0), 0);
+        EXPECT_EQ(r.s->ops->flush_all(r.s), 0);
+        EXPECT(rig_crash(&r, SIM_LOSS_ALL, i));
+        for (uint64_t at = 0; at < MIB; at += RECORD)
+            EXPECT(rig_reads(&r, 0, at, RECORD, 900000 + at));
+        EXPECT(rig_check(&r));
+        rig_end(&r);
+    }
+}
+
+/* A reservation that does not fit is refused, and nothing is kept of it; trimming gives one back. */
+static void test_reservations_are_counted(void)
+{
+    struct rig r;
+    REQUIRE(small_start(&r, 30));
+    uint64_t before = rig_info(&r).reserved_bytes;
+    int result = 0;
+    unsigned v = 0;
+    for (; v < VOLUMES && result == 0; v++)
+        result = r.s->ops->zero(r.s, v, 0, 4 * MIB, VOLUME_PROVISION);
+    EXPECT_EQ(result, -ENOSPC);
+    EXPECT_EQ(r.s->ops->flush_all(r.s), 0);
+    EXPECT_EQ(rig_write(&r, VOLUMES - 1, 0, 8 * RECORD, 5, 0), -ENOSPC);
+    for (v = 0; v < VOLUMES; v++)
+        EXPECT_EQ(r.s->ops->trim(r.s, v, 0, 4 * MIB, 0), 0);
+    EXPECT_EQ(r.s->ops->checkpoint(r.s), 0);
+    EXPECT_EQ(rig_info(&r).reserved_bytes, before);
+    EXPECT_EQ(rig_write(&r, VOLUMES - 1, 0, 8 * RECORD, 5, 0), 0);
+    rig_end(&r);
+}
+
+int main(void)
+{
+    RUN(test_full_pool_goes_on);
+    RUN(test_space_comes_back);
+    RUN(test_many_recoveries_of_a_full_pool);
+    RUN(test_what_is_accepted_is_stored);
+    RUN(test_provisioned_range_takes_its_data);
+    RUN(test_reservations_are_counted);
+    return tap_done();
+}
