@@ -64,6 +64,12 @@ def main():
     good.skipped = [("a", "b")]
     points.append(("the closing line with skips", good.line() == "3 passed, 0 failed, 1 skipped", good.line()))
 
+    fibers = "==7==WARNING: ASan doesn't fully support makecontext/swapcontext functions and may produce false positives\n\n"
+    for what, text, expected in (("a sanitizer's error", "==7==ERROR: LeakSanitizer: detected memory leaks\n", True),
+                                 ("an error after the word about fibers", fibers + "==7==ERROR: x\n", True),
+                                 ("the word about fibers alone", fibers, False)):
+        points.append((f"{what} is {'a' if expected else 'no'} report", run_tests.is_report(text) == expected, text))
+
     for number, (what, ok, why) in enumerate(points, 1):
         print(f"{'ok' if ok else 'not ok'} {number} - {what}")
         if not ok:
