@@ -49,6 +49,7 @@ uint8_t map_height_for(uint64_t record_count)
     uint8_t height = 1;
     while (record_count > UINT64_C(1) << map_level_bits(height - 1u))
         height++;
+    CHECK_LE(height, MAP_LEVELS_MAX);
     return height;
 }
 

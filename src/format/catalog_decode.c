@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/error.h"
 
 static int decode_kind(struct source *value, struct error *err)
@@ -119,6 +120,7 @@ static int decode_next(struct source *in, uint16_t *number, struct catalog_volum
     }
     struct source value = source_of(bytes, length);
     int r = decode_value(n, &value, v, err);
+    CHECK_LE(value.position, length);
     if (r == 0 && (value.bad || source_left(&value) != 0))
         r = error_set(err, -EBADMSG, "catalog object: malformed value of tag %u", n);
     return r;

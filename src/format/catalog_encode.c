@@ -11,6 +11,8 @@
 /* Every tag of version 1 must be understood: none may be dropped by a program that rewrites the object. */
 static void open_tag(struct sink *out, enum catalog_tag tag, size_t length_bytes)
 {
+    CHECK(tag > CATALOG_TAG_END && tag < CATALOG_TAG_COUNT);
+    CHECK_LE(length_bytes, UINT16_MAX);
     sink_u16(out, (uint16_t)(tag | CATALOG_TAG_MUST_UNDERSTAND));
     sink_u16(out, (uint16_t)length_bytes);
 }
@@ -54,6 +56,6 @@ size_t catalog_volume_encode(const struct catalog_volume *v, uint8_t *buf, size_
     sink_u64(&out, v->node_bytes);
     sink_u64(&out, v->provisioned_records);
     CHECK(!out.bad);
-    DEBUG_CHECK(out.position <= CATALOG_OBJECT_BYTES_MAX);
+    CHECK_LE(out.position, CATALOG_OBJECT_BYTES_MAX);
     return out.position;
 }

@@ -13,6 +13,8 @@
 uint32_t chunk_size_bytes(size_t table_bytes, size_t payload_bytes, uint32_t write_unit_bytes, bool with_trailer)
 {
     CHECK(is_power_of_2(write_unit_bytes));
+    CHECK_GE(write_unit_bytes, WRITE_UNIT_BYTES_MIN);
+    CHECK_LE(write_unit_bytes, WRITE_UNIT_BYTES_MAX);
     CHECK_LE(table_bytes, CHUNK_BYTES_MAX);
     CHECK_LE(payload_bytes, CHUNK_BYTES_MAX);
     const uint64_t front_bytes = CHUNK_HEADER_BYTES + table_bytes;
@@ -22,7 +24,9 @@ uint32_t chunk_size_bytes(size_t table_bytes, size_t payload_bytes, uint32_t wri
     /* The trailer ends at the footer, the footer at the chunk's end. The smallest chunk whose trailer then begins
      * behind the payload and in a write unit that holds no byte of the front copy. */
     const uint64_t trailer_offset_min = max_u64(body_bytes, round_up(front_bytes, write_unit_bytes));
-    return (uint32_t)round_up(trailer_offset_min + front_bytes + CHUNK_FOOTER_BYTES, write_unit_bytes);
+    const uint64_t size = round_up(trailer_offset_min + front_bytes + CHUNK_FOOTER_BYTES, write_unit_bytes);
+    CHECK_LE(size, UINT32_MAX);
+    return (uint32_t)size;
 }
 
 static bool checksum_is_zero(struct checksum c)
@@ -167,7 +171,8 @@ bool chunk_run_continues(const struct chunk_entry *last, const struct chunk_entr
            last->branch == next->branch && chunk_entry_end(last) == next->index;
 }
 
-size_t chunk_run_bytes(const struct chunk_entry *first, size_t count)
+/* Bytes that open a run of `count` entries like `first`. */
+static size_t run_header_bytes(const struct chunk_entry *first, size_t count)
 {
     size_t n = 1 + varint_bytes(first->branch) + varint_bytes(first->index) + varint_bytes(count);
     if (chunk_entry_has_bytes(first))
@@ -177,7 +182,8 @@ size_t chunk_run_bytes(const struct chunk_entry *first, size_t count)
     return n;
 }
 
-size_t chunk_entry_bytes(const struct chunk_entry *e)
+/* Bytes of one entry in its run. */
+static size_t entry_bytes(const struct chunk_entry *e)
 {
     if (!chunk_entry_has_bytes(e))
         return varint_bytes(e->count);
@@ -193,10 +199,10 @@ size_t chunk_table_bytes(const struct chunk_entry *entries, size_t count)
     for (size_t i = 0; i < count;) {
         const size_t first = i;
         do {
-            n += chunk_entry_bytes(&entries[i]);
+            n += entry_bytes(&entries[i]);
             i++;
         } while (i < count && chunk_run_continues(&entries[i - 1], &entries[i]));
-        n += chunk_run_bytes(&entries[first], i - first);
+        n += run_header_bytes(&entries[first], i - first);
     }
     return n;
 }

@@ -73,6 +73,7 @@ int chunk_header_decode(const uint8_t *buf, size_t buf_bytes, uint32_t write_uni
     const char *fault = chunk_header_fault(&h, write_unit_bytes);
     if (fault != NULL)
         return error_set(err, -EBADMSG, "chunk header of address %" PRIu64 ": %s", h.address, fault);
+    CHECK_EQ(in.position, CHUNK_HEADER_BYTES);
     *ret_header = h;
     return 0;
 }
@@ -159,6 +160,8 @@ static const char *read_run(struct table_reader *t)
         t->entries[t->entry_count++] = e;
         run.index = chunk_entry_end(&e);
     }
+    CHECK_LE(t->entry_count, t->header->entry_count);
+    CHECK_LE(t->payload_bytes, t->header->payload_bytes);
     return fault;
 }
 
@@ -183,6 +186,7 @@ int chunk_table_decode(const uint8_t *buf, size_t buf_bytes, const struct chunk_
     if (fault != NULL)
         return error_set(err, -EBADMSG, "chunk at address %" PRIu64 ", table entry %" PRIu32 ": %s", h->address,
                          t.entry_count, fault);
+    CHECK_EQ(t.in.position, h->table_bytes);
     return 0;
 }
 

@@ -108,6 +108,7 @@ void chunk_encode(struct chunk_header *header, const struct chunk_entry *entries
     for (size_t i = 0; i < count; i++)
         payload_bytes += entries[i].length;
     CHECK_LE(payload_bytes, CHUNK_BYTES_MAX);
+    CHECK_LE(write_unit_bytes, WRITE_UNIT_BYTES_MAX);
     const size_t table_bytes = chunk_table_bytes(entries, count);
     h->entry_count = (uint32_t)count;
     h->table_bytes = (uint32_t)table_bytes;
@@ -129,11 +130,15 @@ void chunk_encode(struct chunk_header *header, const struct chunk_entry *entries
     CHECK_EQ(front.position, CHUNK_HEADER_BYTES);
 
     const size_t body_bytes = front_bytes + payload_bytes;
+    CHECK_LE(body_bytes, h->chunk_bytes);
     memset(buf + body_bytes, 0, h->chunk_bytes - body_bytes);
     if (!chunk_has_trailer(h, write_unit_bytes))
         return;
     const size_t footer_offset = h->chunk_bytes - CHUNK_FOOTER_BYTES;
-    memcpy(buf + footer_offset - front_bytes, buf, front_bytes);
+    const size_t trailer_offset = footer_offset - front_bytes;
+    CHECK_GE(trailer_offset, body_bytes);
+    CHECK_GT(trailer_offset / write_unit_bytes, (front_bytes - 1) / write_unit_bytes);
+    memcpy(buf + trailer_offset, buf, front_bytes);
     struct sink footer = sink_of(buf + footer_offset, CHUNK_FOOTER_BYTES);
     encode_footer(&footer, h);
     CHECK_EQ(footer.position, CHUNK_FOOTER_BYTES);

@@ -45,9 +45,6 @@ const char *chunk_entry_fault(const struct chunk_entry *e, uint8_t head, uint32_
 /* true if `next` goes on in the run that `last` is in: the encoder then does not begin a new run, and a decoder refuses
  * one that does, so that a table has one encoding only. Both are valid entries. */
 bool chunk_run_continues(const struct chunk_entry *last, const struct chunk_entry *next);
-/* Bytes that open a run of `count` entries like `first`, and bytes of one entry in it. */
-size_t chunk_run_bytes(const struct chunk_entry *first, size_t count);
-size_t chunk_entry_bytes(const struct chunk_entry *e);
 /* The chain value of a header and its table, both as bytes. */
 struct checksum chunk_chain_of(const uint8_t *header, const uint8_t *table, size_t table_bytes);
 

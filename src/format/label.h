@@ -81,8 +81,9 @@ struct label {
     /* Replay starts here: the data head at the cut. */
     uint64_t replay_address;
     struct checksum replay_chain;
-    uint32_t replay_slot;                               /* slot of the segment of replay_address; SLOT_NONE only if that
-                                                           segment is full and none follows (and replay finds nothing) */
+    /* Slot of the segment of replay_address; SLOT_NONE only if that segment is full and none follows, so that replay
+     * finds nothing. */
+    uint32_t replay_slot;
     uint64_t replay_next_segments[LOOKAHEAD_SLOTS_MAX]; /* the segments that follow, in order, and their slots; */
     uint32_t replay_next_slots[LOOKAHEAD_SLOTS_MAX];    /* SLOT_NONE where there are fewer */
 
@@ -110,7 +111,7 @@ int label_decode(const uint8_t *buf, uint32_t write_unit_bytes, bool back_ring, 
                  struct label *ret_label, struct error *err);
 
 /* Where ring slot `ring_slot` lies on a device of device_bytes: the back ring ends at the last whole write unit of the
- * device. */
+ * device. UINT64_MAX for the back ring of a device too short for two. */
 uint64_t label_offset_bytes(uint64_t device_bytes, uint32_t write_unit_bytes, bool back_ring, uint32_t ring_slot);
 
 /* The root of that kind, NULL if the label has none. */

@@ -13,17 +13,20 @@
 uint64_t label_offset_bytes(uint64_t device_bytes, uint32_t write_unit_bytes, bool back_ring, uint32_t ring_slot)
 {
     CHECK_LT(ring_slot, LABEL_RING_SLOTS);
+    CHECK_GE(write_unit_bytes, WRITE_UNIT_BYTES_MIN);
     const uint64_t in_ring = (uint64_t)ring_slot * write_unit_bytes;
     if (!back_ring)
         return in_ring;
     const uint64_t ring_bytes = (uint64_t)LABEL_RING_SLOTS * write_unit_bytes;
     const uint64_t end = round_down(device_bytes, write_unit_bytes);
-    CHECK_GE(end, ring_bytes);
+    if (end < 2 * ring_bytes)
+        return UINT64_MAX;
     return end - ring_bytes + in_ring;
 }
 
 const struct label_root *label_find_root(const struct label *l, enum root_kind kind)
 {
+    CHECK_LE(l->root_count, LABEL_ROOTS_MAX);
     for (uint32_t i = 0; i < l->root_count; i++)
         if (l->roots[i].kind == kind)
             return &l->roots[i];
@@ -32,6 +35,8 @@ const struct label_root *label_find_root(const struct label *l, enum root_kind k
 
 struct checksum label_checksum(const uint8_t *buf, uint32_t write_unit_bytes, bool back_ring, uint32_t ring_slot)
 {
+    CHECK_GT(write_unit_bytes, LABEL_CHECKSUM_BYTES);
+    CHECK_LT(ring_slot, LABEL_RING_SLOTS);
     const struct checksum position = {.low = back_ring ? 1 : 0, .high = ring_slot};
     return checksum_chain(position, buf, write_unit_bytes - LABEL_CHECKSUM_BYTES);
 }

@@ -89,6 +89,7 @@ static int decode_tables(struct source *in, struct label *l, struct error *err)
     for (size_t i = 0; i < l->root_count; i++)
         decode_root(in, &l->roots[i]);
     source_zeroes(in, (LABEL_ROOTS_MAX - l->root_count) * LABEL_ROOT_BYTES);
+    CHECK(in->bad || in->position == LABEL_EXTENSION_OFFSET);
     if (in->bad)
         return error_set(err, -EBADMSG, "label: reserved bytes are not zero, or a root is malformed");
     return 0;
@@ -150,6 +151,7 @@ int label_decode(const uint8_t *buf, uint32_t write_unit_bytes, bool back_ring, 
         return error_set(err, -EBADMSG, "label: write unit of %" PRIu32 " bytes, read as %" PRIu32, l.write_unit_bytes,
                          write_unit_bytes);
     decode_fixed(&in, &l);
+    CHECK(in.bad || in.position == LABEL_DEVICES_OFFSET);
     if ((l.features_incompatible & ~FEATURES_INCOMPATIBLE_KNOWN) != 0)
         return error_set(err, -EOPNOTSUPP,
                          "pool with unknown incompatible features 0x%" PRIx64 ": a newer program is needed",

@@ -60,6 +60,7 @@ static void encode_device(struct sink *out, const struct label_device *d)
     sink_zeroes(out, 4);
     sink_copy(out, d->uuid, sizeof(d->uuid));
     sink_zeroes(out, 16);
+    CHECK_EQ((out->position - LABEL_DEVICES_OFFSET) % LABEL_DEVICE_BYTES, 0);
 }
 
 static void encode_root(struct sink *out, const struct label_root *r)
@@ -69,6 +70,7 @@ static void encode_root(struct sink *out, const struct label_root *r)
     sink_zeroes(out, 5);
     pointer_encode(out, &r->pointer);
     sink_zeroes(out, 8);
+    CHECK_EQ((out->position - LABEL_ROOTS_OFFSET) % LABEL_ROOT_BYTES, 0);
 }
 
 void label_encode(const struct label *l, uint8_t *buf, uint32_t write_unit_bytes)
@@ -82,12 +84,15 @@ void label_encode(const struct label *l, uint8_t *buf, uint32_t write_unit_bytes
     encode_fixed(&out, l);
     for (size_t i = 0; i < l->device_count; i++)
         encode_device(&out, &l->devices[i]);
+    CHECK_LE(out.position, LABEL_ROOTS_OFFSET);
     sink_zeroes(&out, LABEL_ROOTS_OFFSET - out.position);
     for (size_t i = 0; i < l->root_count; i++)
         encode_root(&out, &l->roots[i]);
+    CHECK_LE(out.position, LABEL_EXTENSION_OFFSET);
     sink_zeroes(&out, LABEL_EXTENSION_OFFSET - out.position);
     /* No extensions yet: their area has length 0 and all up to the checksum is reserved. */
     sink_zeroes(&out, write_unit_bytes - LABEL_CHECKSUM_BYTES - LABEL_EXTENSION_OFFSET);
+    CHECK_EQ(out.position, write_unit_bytes - LABEL_CHECKSUM_BYTES);
     const uint32_t ring_slot = (uint32_t)(l->sequence % LABEL_RING_SLOTS);
     encode_checksum(&out, label_checksum(buf, write_unit_bytes, l->in_back_ring, ring_slot));
     CHECK_EQ(out.position, write_unit_bytes);

@@ -36,9 +36,10 @@ size_t node_encoded_bytes_max(uint32_t level, uint32_t patch_count);
 
 /*
  * Unpacks and checks: it is node (branch, level, number) and no other; every pointer is of a kind its level allows;
- * every address of a node below lies under own_address; patches are ordered, at most PATCHES_PER_RECORD_MAX a record,
- * on records that can carry them. ret_node->patches must have room for NODE_PATCHES_MAX if level is 0. 0 or -EBADMSG
- * with text.
+ * every address of a node below lies under own_address (UINT64_MAX for the slot table's tree, whose addresses are
+ * places: levels alone keep that one from containing itself); patches are ordered, at most PATCHES_PER_RECORD_MAX a
+ * record, on records that can carry them. ret_node->patches must have room for NODE_PATCHES_MAX if level is 0. 0 or
+ * -EBADMSG with text.
  */
 int node_decode(const uint8_t *buf, size_t buf_bytes, uint64_t branch, uint8_t level, uint64_t number,
                 uint64_t own_address, struct node *ret_node, struct error *err);

@@ -24,6 +24,7 @@ _Static_assert(NODE_PATCHES_MAX < 1 << 14, "PATCH_COUNT_BYTES_MAX");
 
 size_t node_encoded_bytes_max(uint32_t level, uint32_t patch_count)
 {
+    CHECK_LT(level, MAP_LEVELS_MAX);
     CHECK_LE(patch_count, NODE_PATCHES_MAX);
     return HEADER_BYTES_MAX + map_fanout(level) * (size_t)(RUN_BYTES_MAX + ROW_BYTES_MAX) + PATCH_COUNT_BYTES_MAX +
            patch_count * (size_t)PATCH_BYTES_MAX;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/error.h"
 
 static const char *decode_identity(struct source *in, struct node *n, uint64_t branch, uint8_t level, uint64_t number)
@@ -50,6 +51,7 @@ static const char *decode_tag(struct source *in, struct pointer *ret_pointer)
 static const char *decode_runs(struct source *in, struct node *n)
 {
     const uint32_t fanout = map_fanout(n->level);
+    CHECK_LE(fanout, MAP_FANOUT_MAX);
     for (uint32_t i = 0; i < fanout;) {
         struct pointer p;
         const char *fault = decode_tag(in, &p);
@@ -83,6 +85,7 @@ static const char *decode_length_and_checksum(struct source *in, struct pointer 
 static const char *decode_offset(struct source *in, uint8_t width_bytes, uint64_t base, uint64_t *ret_address)
 {
     uint64_t offset = 0;
+    CHECK_LE(width_bytes, NODE_ADDRESS_BYTES_MAX);
     for (uint8_t k = 0; k < width_bytes; k++)
         offset |= (uint64_t)source_u8(in) << (8 * k);
     if (offset > UINT64_MAX - base)
@@ -144,6 +147,7 @@ static const char *decode_patches(struct source *in, struct node *n, uint64_t pr
     if (count > (n->level == 0 ? NODE_PATCHES_MAX : 0))
         return "number of patches";
     uint8_t child = 0;
+    CHECK(count == 0 || n->patches != NULL);
     for (uint64_t i = 0; i < count; i++) {
         struct node_patch *p = &n->patches[i];
         const char *fault = decode_patch(in, p, child, predicted);

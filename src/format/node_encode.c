@@ -48,6 +48,9 @@ static struct address_coding choose_address_coding(const struct node *n)
 
 static void encode_tag(struct sink *out, const struct pointer *p)
 {
+    CHECK_LE(p->kind, NODE_TAG_KIND_MASK);
+    CHECK_LE(p->codec, NODE_TAG_CODEC_MASK >> NODE_TAG_CODEC_SHIFT);
+    CHECK_EQ(p->codec_param, 0);
     const uint8_t follow = p->flags != 0 ? NODE_TAG_FLAGS_FOLLOW : 0;
     sink_u8(out, (uint8_t)(p->kind | p->codec << NODE_TAG_CODEC_SHIFT | follow));
     if (p->flags != 0)
@@ -85,6 +88,7 @@ static uint64_t encode_rows(struct sink *out, const struct node *n, struct addre
         if (coding.width_bytes == NODE_ADDRESS_DELTAS) {
             sink_varint(out, address_delta(predicted, p->address));
         } else {
+            CHECK_GE(p->address, coding.base);
             const uint64_t offset = p->address - coding.base;
             for (uint8_t k = 0; k < coding.width_bytes; k++)
                 sink_u8(out, (uint8_t)(offset >> (8 * k)));
@@ -103,6 +107,7 @@ static void encode_patches(struct sink *out, const struct node *n, uint64_t pred
     for (uint32_t i = 0; i < n->patch_count; i++) {
         const struct node_patch *p = &n->patches[i];
         const struct pointer *pointer = &p->patch.pointer;
+        CHECK_GE(p->child, child);
         sink_varint(out, (uint64_t)(p->child - child));
         child = p->child;
         sink_varint(out, p->patch.first_sector);
@@ -134,6 +139,6 @@ size_t node_encode(const struct node *n, uint8_t *buf, size_t buf_bytes)
     const uint64_t end = encode_rows(&out, n, coding);
     encode_patches(&out, n, end);
     CHECK(!out.bad);
-    DEBUG_CHECK(out.position <= node_encoded_bytes_max(n->level, n->patch_count));
+    CHECK_LE(out.position, node_encoded_bytes_max(n->level, n->patch_count));
     return out.position;
 }

@@ -82,6 +82,8 @@ bool patch_valid(const struct patch *p)
 void pointer_encode(struct sink *out, const struct pointer *p)
 {
     CHECK(pointer_valid(p));
+    CHECK_GE(sink_left(out), POINTER_BYTES);
+    CHECK_LT(p->length, LENGTH_LIMIT);
     sink_u64(out, p->address);
     sink_u24(out, p->length);
     sink_u8(out, p->kind);

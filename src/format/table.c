@@ -73,6 +73,10 @@ int table_record_decode(const uint8_t *buf, size_t buf_bytes, uint32_t first_slo
                         struct slot *ret_slots, struct error *err)
 {
     CHECK_EQ(first_slot % SLOTS_PER_TABLE_RECORD, 0);
+    CHECK_LE(segment_bytes, SEGMENT_BYTES_MAX);
+    if (first_slot >= SLOT_COUNT_MAX)
+        return error_set(err, -EBADMSG, "slot table record of slot %" PRIu32 ": there are at most %u slots", first_slot,
+                         SLOT_COUNT_MAX);
     if (buf_bytes != TABLE_RECORD_BYTES)
         return error_set(err, -EBADMSG, "slot table record of slot %" PRIu32 ": %zu bytes instead of %d", first_slot,
                          buf_bytes, TABLE_RECORD_BYTES);
@@ -97,5 +101,6 @@ int table_record_decode(const uint8_t *buf, size_t buf_bytes, uint32_t first_slo
             return error_set(err, -EBADMSG, "slot table, slot %" PRIu32 ": %s", first_slot + i, fault);
         ret_slots[i] = s;
     }
+    CHECK_EQ(source_left(&in), 0);
     return 0;
 }

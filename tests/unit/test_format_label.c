@@ -314,6 +314,9 @@ static void test_places(void)
     EXPECT_EQ(label_offset_bytes(1 << 20, 4096, true, 0), (1 << 20) - 32 * 4096);
     EXPECT_EQ(label_offset_bytes((1 << 20) + 4095, 4096, true, 31), (1 << 20) - 4096);
     EXPECT_EQ(label_offset_bytes((1 << 20) + 4096, 4096, true, 31), 1 << 20);
+    EXPECT_EQ(label_offset_bytes(2 * 32 * 4096, 4096, true, 0), 32 * 4096);
+    EXPECT_EQ(label_offset_bytes(2 * 32 * 4096 - 1, 4096, true, 0), UINT64_MAX);
+    EXPECT_EQ(label_offset_bytes(2 * 32 * 4096, 65536, true, 31), UINT64_MAX);
     EXPECT_EQ(label_offset_bytes((1 << 24) + 65535, 65536, true, 0), (1 << 24) - 32 * 65536);
 }
 

@@ -68,6 +68,7 @@ static void test_length_and_place(void)
     for (size_t n = 0; n <= sizeof(buf); n++)
         EXPECT_EQ(table_record_decode(buf, n, 256, SEGMENT_BYTES, again, NULL), n == TABLE_RECORD_BYTES ? 0 : -EBADMSG);
     EXPECT_EQ(table_record_decode(buf, TABLE_RECORD_BYTES, 128, SEGMENT_BYTES, again, &err), -EBADMSG);
+    EXPECT_EQ(table_record_decode(buf, TABLE_RECORD_BYTES, SLOT_COUNT_MAX, SEGMENT_BYTES, again, NULL), -EBADMSG);
     EXPECT_TEXT(err.text, "slot table, slot 128: belongs to another table record");
 }
 
