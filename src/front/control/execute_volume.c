@@ -152,14 +152,7 @@ int execute_resize(const struct control_host *host, struct control_call *call, s
                           ret_result, err);
 }
 
-/* What set asks for, taken apart before anything is changed. */
-struct changes {
-    bool set_codec, set_size;
-    struct codec_choice codec;
-    uint64_t size_bytes;
-};
-
-static int changes_take(const json_t *properties, struct changes *ret_changes, struct error *err)
+static int changes_take(const json_t *properties, struct property_changes *ret_changes, struct error *err)
 {
     union {
         const json_t *in;
@@ -169,21 +162,7 @@ static int changes_take(const json_t *properties, struct changes *ret_changes, s
     json_t *value;
     json_object_foreach(object.out, name, value)
     {
-        const struct property *p;
-        int r = property_find(PROPERTY_OF_VOLUME, name, &p, err);
-        if (r < 0)
-            return r;
-        if (p->change == PROPERTY_READ_ONLY || p->change == PROPERTY_AT_CREATE)
-            return error_set(err, -EINVAL, "property '%s' %s (%s)", name,
-                             p->change == PROPERTY_AT_CREATE ? "is fixed when a volume is created" : "is read-only",
-                             p->meaning);
-        if (strcmp(name, "size") == 0) {
-            ret_changes->set_size = true;
-            r = size_parse(json_string_value(value), "size", &ret_changes->size_bytes, err);
-        } else {
-            ret_changes->set_codec = true;
-            r = codec_choice_parse(json_string_value(value), &ret_changes->codec, err);
-        }
+        int r = property_change_take(name, json_string_value(value), ret_changes, err);
         if (r < 0)
             return r;
     }
@@ -194,7 +173,7 @@ int execute_set(const struct control_host *host, struct control_call *call, stru
                 struct error *err)
 {
     (void)call;
-    struct changes changes = {0};
+    struct property_changes changes = {0};
     uint64_t before;
     const char *volume = argument_text(a, "volume", 1);
     const json_t *properties = argument_texts(a, "properties");

@@ -149,12 +149,6 @@ int control_reply_decode(const char *bytes, size_t n, struct control_reply *ret_
     return r;
 }
 
-void control_reply_clear(struct control_reply *reply)
-{
-    json_decref(reply->result);
-    reply->result = NULL;
-}
-
 char *control_reply_alive(void)
 {
     return message_of(json_pack("{s:b}", "alive", 1));
@@ -269,19 +263,6 @@ const json_t *argument_texts(struct arguments *a, const char *name)
     if (!good)
         argument_wrong(a, name, "an object of texts");
     return good ? object : NULL;
-}
-
-const json_t *argument_names(struct arguments *a, const char *name)
-{
-    const json_t *array = argument_take(a, name, 0);
-    if (array == NULL)
-        return NULL;
-    int good = json_is_array(array);
-    for (size_t i = 0; good && i < json_array_size(array); i++)
-        good = json_is_string(json_array_get(array, i));
-    if (!good)
-        argument_wrong(a, name, "a list of texts");
-    return good ? array : NULL;
 }
 
 int arguments_done(struct arguments *a)

@@ -51,9 +51,9 @@ struct control_reply {
     json_t *result;       /* RESULT; owned */
 };
 
-/* ERROR fills err with what the server said and returns 0; a malformed line is -EPROTO. */
+/* ERROR fills err with what the server said and returns 0; a malformed line is -EPROTO. On 0 and RESULT,
+ * ret_reply->result is the caller's. */
 int control_reply_decode(const char *bytes, size_t n, struct control_reply *ret_reply, struct error *err);
-void control_reply_clear(struct control_reply *reply);
 
 /* Lines with their newline, from malloc; NULL: no memory. */
 char *control_reply_alive(void);
@@ -86,8 +86,6 @@ uint64_t argument_u64(struct arguments *a, const char *name, int required, uint6
 int argument_flag(struct arguments *a, const char *name);
 /* An object of texts (property names and values), or NULL. */
 const json_t *argument_texts(struct arguments *a, const char *name);
-/* An array of texts, or NULL. */
-const json_t *argument_names(struct arguments *a, const char *name);
 int arguments_done(struct arguments *a);
 
 #endif

@@ -172,6 +172,24 @@ int property_set_at_create(const char *name, const char *value, struct volume_se
     return codec_choice_parse(value, &settings->codec, err);
 }
 
+int property_change_take(const char *name, const char *value, struct property_changes *changes, struct error *err)
+{
+    const struct property *p;
+    int r = property_find(PROPERTY_OF_VOLUME, name, &p, err);
+    if (r < 0)
+        return r;
+    if (p->change == PROPERTY_AT_CREATE)
+        return error_set(err, -EINVAL, "property '%s' is fixed when a volume is created", name);
+    if (p->change == PROPERTY_READ_ONLY)
+        return error_set(err, -EINVAL, "property '%s' is read-only (%s)", name, p->meaning);
+    if (p->change == PROPERTY_BY_SET) {
+        changes->set_size = true;
+        return size_parse(value, name, &changes->size_bytes, err);
+    }
+    changes->set_codec = true;
+    return codec_choice_parse(value, &changes->codec, err);
+}
+
 int property_set_pool_at_create(const char *name, const char *value, struct pool_create_options *options,
                                 struct error *err)
 {

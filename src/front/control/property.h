@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codec/codec.h"
+
 struct error;
 struct pool_create_options;
 struct pool_info;
@@ -56,6 +58,15 @@ char *property_value_format(enum property_kind kind, const json_t *value, char *
 
 /* -o name=value of a new volume. -EINVAL with text: unknown, not settable then, or a value out of range. */
 int property_set_at_create(const char *name, const char *value, struct volume_settings *settings, struct error *err);
+/* What set asks for, taken apart before anything is changed. */
+struct property_changes {
+    bool set_codec, set_size;
+    struct codec_choice codec;
+    uint64_t size_bytes;
+};
+/* Adds name=value. -EINVAL with text: unknown, cannot be set, or a value out of range. */
+int property_change_take(const char *name, const char *value, struct property_changes *changes, struct error *err);
+
 /* -o name=value of a new pool. */
 int property_set_pool_at_create(const char *name, const char *value, struct pool_create_options *options,
                                 struct error *err);

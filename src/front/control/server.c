@@ -6,11 +6,14 @@
  * connection's thread receives a request, runs it, sends the reply, and so on. The verb `stop` is answered last of all:
  * its connection is handed over to `stoppers` and closes with the process, which is how a client sees it gone.
  *
+ * States: SERVING -> ENDING (control_server_end: no new connections, what runs is finished or given up; the watch goes
+ * on telling stoppers that the process lives) -> DONE (control_server_free: the watch ends).
+ *
  * Peers: same user or root, by SO_PEERCRED. They may still be broken or slow: requests are bounded (message.h), silence
  * between and inside requests is bounded (IDLE_MS), replies that nobody takes are given up (SEND_MS), the number of
  * connections is bounded.
  *
- * Locking: server->mutex guards the lists and counts; conn->send_mutex the sending side of a channel, and is
+ * Locking: server->mutex guards the lists, counts and state; conn->send_mutex the sending side of a channel, and is
  * the inner one.
  */
 #include "front/control/server.h"
@@ -35,9 +38,12 @@
 enum {
     CONNECTIONS_MAX = 32,
     WATCH_MS = 1000,
+    ENDING_MS = 10, /* how soon the end of the last connection is seen */
     IDLE_MS = 60000,
     SEND_MS = 10000,
 };
+
+enum server_state { SERVING, ENDING, DONE };
 
 struct connection {
     struct list link; /* in connections or stoppers */
@@ -58,9 +64,12 @@ struct control_server {
     int listen_fd;
     dev_t socket_device; /* of the socket file: it is removed only if it is still ours */
     ino_t socket_inode;
-    int end_fd; /* eventfd, readable from control_server_end on */
+    int end_fd;  /* eventfd, readable from control_server_end on: ends all waiting for requests */
+    int wake_fd; /* eventfd, read by the watch: look at the state */
     struct env_thread *watch;
     struct env_mutex mutex;
+    struct env_cond none_left; /* connections became empty */
+    enum server_state state;
     struct list connections, stoppers;
     unsigned connection_count;
 };
@@ -198,6 +207,8 @@ static void connections_collect(struct control_server *s)
         s->connection_count--;
         connection_free(c);
     }
+    if (list_empty(&s->connections))
+        env_cond_broadcast(&s->none_left);
     env_mutex_unlock(&s->mutex);
 }
 
@@ -256,11 +267,13 @@ static void connection_start(struct control_server *s, int fd)
     env_mutex_unlock(&s->mutex);
 }
 
-/* Fills the poll set behind its first two places; returns its length. */
-static nfds_t watch_list(struct control_server *s, struct pollfd *fds, struct connection **of)
+/* Fills the poll set: the wake-up, the listening socket, connections that work. Returns its length; 0: it is over. */
+static nfds_t watch_list(struct control_server *s, struct pollfd *fds, struct connection **of, int *ret_timeout_ms)
 {
     nfds_t n = 2;
     env_mutex_lock(&s->mutex);
+    fds[0] = (struct pollfd){.fd = s->wake_fd, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = s->state == SERVING ? s->listen_fd : -1, .events = POLLIN};
     for (struct list *at = s->connections.next; at != &s->connections && n < CONNECTIONS_MAX + 2; at = at->next) {
         struct connection *c = connection_of(at);
         if (!c->working || atomic_load(&c->cancelled))
@@ -268,6 +281,9 @@ static nfds_t watch_list(struct control_server *s, struct pollfd *fds, struct co
         of[n] = c;
         fds[n++] = (struct pollfd){.fd = c->channel.fd}; /* POLLHUP and POLLERR come unasked */
     }
+    *ret_timeout_ms = s->state == ENDING && !list_empty(&s->connections) ? ENDING_MS : WATCH_MS;
+    if (s->state == DONE)
+        n = 0;
     env_mutex_unlock(&s->mutex);
     return n;
 }
@@ -283,30 +299,34 @@ static void alive_all(struct control_server *s)
     env_mutex_unlock(&s->mutex);
 }
 
+static void accept_one(struct control_server *s)
+{
+    int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0)
+        connection_start(s, fd);
+    else if (errno == EMFILE || errno == ENFILE)
+        env_sleep_ns(s->host->env, 100000000); /* it stays readable: do not spin */
+}
+
 static void watch_run(void *arg)
 {
     struct control_server *s = arg;
     struct pollfd fds[CONNECTIONS_MAX + 2];
     struct connection *of[CONNECTIONS_MAX + 2];
     uint64_t told_ns = env_now_ns(s->host->env);
-    for (;;) {
-        fds[0] = (struct pollfd){.fd = s->end_fd, .events = POLLIN};
-        fds[1] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
-        nfds_t n = watch_list(s, fds, of);
-        (void)poll(fds, n, WATCH_MS);
-        if ((fds[0].revents & POLLIN) != 0)
-            return;
-        for (nfds_t i = 2; i < n; i++)
+    int timeout_ms;
+    nfds_t n;
+    while ((n = watch_list(s, fds, of, &timeout_ms)) > 0) {
+        int ready = poll(fds, n, timeout_ms);
+        uint64_t count;
+        if (ready > 0 && (fds[0].revents & POLLIN) != 0 && read(s->wake_fd, &count, sizeof(count)) < 0)
+            count = 0;
+        for (nfds_t i = 2; ready > 0 && i < n; i++)
             if ((fds[i].revents & (POLLHUP | POLLERR)) != 0)
                 atomic_store(&of[i]->cancelled, true);
         connections_collect(s);
-        if ((fds[1].revents & POLLIN) != 0) {
-            int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-            if (fd >= 0)
-                connection_start(s, fd);
-            else if (errno == EMFILE || errno == ENFILE)
-                env_sleep_ns(s->host->env, 100000000);
-        }
+        if (ready > 0 && (fds[1].revents & POLLIN) != 0)
+            accept_one(s);
         uint64_t now_ns = env_now_ns(s->host->env);
         if (now_ns - told_ns >= UINT64_C(1000000) * WATCH_MS) {
             told_ns = now_ns;
@@ -324,7 +344,8 @@ static int server_open(struct control_server *s, const char *pool_path, struct e
     if (r < 0)
         return r;
     s->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->end_fd < 0)
+    s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->end_fd < 0 || s->wake_fd < 0)
         return error_set(err, -errno, "eventfd: %s", strerror(errno));
     s->listen_fd = control_address_listen(&s->address, err);
     if (s->listen_fd < 0)
@@ -342,6 +363,9 @@ static void server_release(struct control_server *s)
         close(s->listen_fd);
     if (s->end_fd >= 0)
         close(s->end_fd);
+    if (s->wake_fd >= 0)
+        close(s->wake_fd);
+    env_cond_destroy(&s->none_left);
     env_mutex_destroy(&s->mutex);
     free(s);
 }
@@ -360,10 +384,11 @@ int control_server_start(const struct control_host *host, const char *pool_path,
     if (s == NULL)
         return error_set(err, -ENOMEM, "no memory for the control server");
     s->host = host;
-    s->listen_fd = s->end_fd = -1;
+    s->listen_fd = s->end_fd = s->wake_fd = -1;
     list_init(&s->connections);
     list_init(&s->stoppers);
     env_mutex_init(&s->mutex, host->env);
+    env_cond_init(&s->none_left, host->env);
     int r = server_open(s, pool_path, err);
     if (r == 0) {
         r = env_thread_start(host->env, "control-watch", watch_run, s, &s->watch);
@@ -385,44 +410,31 @@ const char *control_server_path(const struct control_server *s)
     return s->address.path;
 }
 
-unsigned control_server_connections(struct control_server *s)
+static void event_post(int fd)
+{
+    uint64_t one = 1;
+    ssize_t n = write(fd, &one, sizeof(one));
+    (void)n; /* the counter cannot be full */
+}
+
+static void server_set_state(struct control_server *s, enum server_state state)
 {
     env_mutex_lock(&s->mutex);
-    unsigned count = s->connection_count;
+    s->state = state;
+    for (struct list *at = s->connections.next; at != &s->connections; at = at->next)
+        atomic_store(&connection_of(at)->cancelled, true);
     env_mutex_unlock(&s->mutex);
-    return count;
+    event_post(s->wake_fd);
 }
 
 void control_server_end(struct control_server *s)
 {
-    uint64_t one = 1;
-    env_mutex_lock(&s->mutex);
-    for (struct list *at = s->connections.next; at != &s->connections; at = at->next)
-        atomic_store(&connection_of(at)->cancelled, true);
-    env_mutex_unlock(&s->mutex);
-    ssize_t n = write(s->end_fd, &one, sizeof(one));
-    (void)n; /* the counter cannot be full */
-    env_thread_join(s->watch);
+    server_set_state(s, ENDING);
+    event_post(s->end_fd);
     socket_remove(s);
-    close(s->listen_fd);
-    s->listen_fd = -1;
-    for (;;) {
-        connections_collect(s);
-        env_mutex_lock(&s->mutex);
-        bool none_left = list_empty(&s->connections);
-        env_mutex_unlock(&s->mutex);
-        if (none_left)
-            return;
-        alive_all(s);
-        env_sleep_ns(s->host->env, 10000000);
-    }
-}
-
-void control_server_tell(struct control_server *s, uint64_t done, uint64_t total)
-{
     env_mutex_lock(&s->mutex);
-    for (struct list *at = s->stoppers.next; at != &s->stoppers; at = at->next)
-        connection_send(connection_of(at), control_reply_progress(done, total), 0);
+    while (!list_empty(&s->connections))
+        env_cond_wait(&s->none_left, &s->mutex);
     env_mutex_unlock(&s->mutex);
 }
 
@@ -430,6 +442,8 @@ void control_server_free(struct control_server *s, const struct error *err)
 {
     if (s == NULL)
         return;
+    server_set_state(s, DONE);
+    env_thread_join(s->watch);
     while (!list_empty(&s->stoppers)) {
         struct connection *c = connection_of(s->stoppers.next);
         json_t *result = json_pack("{s:b, s:s}", "stopped", 1, "pool", s->host->path);

@@ -17,16 +17,12 @@ int control_server_start(const struct control_host *host, const char *pool_path,
                          struct error *err) __attribute__((warn_unused_result));
 
 const char *control_server_path(const struct control_server *server);
-/* Connections of this moment. */
-unsigned control_server_connections(struct control_server *server);
 
 /*
  * Ends service: no new connection, running imports and exports are given up, everything else is finished and answered.
- * The socket is gone when this returns. Who asked to stop is still connected and hears tell() and free().
+ * The socket is gone when this returns. Who asked to stop is still connected and told that the process lives.
  */
 void control_server_end(struct control_server *server);
-/* A line for who asked to stop: how far the stop is (progress, total 0: unknown). */
-void control_server_tell(struct control_server *server, uint64_t done, uint64_t total);
 /* After control_server_end: tells who asked to stop how it went (err NULL or code 0: well), and frees everything. The
  * connections of those close when the process ends. NULL is fine. */
 void control_server_free(struct control_server *server, const struct error *err);
