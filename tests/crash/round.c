@@ -5,6 +5,7 @@
  */
 #include "crash/round.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,6 +39,7 @@ struct party {
     struct points points;
     struct client clients[CLIENTS_MAX];
     unsigned clients_running;
+    struct sim_image *end; /* with a fault: the disk when the clients were done */
     struct round_stats *stats;
     struct text *why;
     bool failed;
@@ -45,6 +47,10 @@ struct party {
 
 static void fail(struct party *p, const char *what, int result)
 {
+    if (p->round->fault != FAULT_NONE && result == -EIO) {
+        p->stats->errors++;
+        return;
+    }
     if (!p->failed)
         text_printf(p->why, "%s: %d", what, result);
     p->failed = true;
@@ -195,6 +201,26 @@ static void client_make(struct party *p, unsigned i)
     CHECK(c->bytes != NULL && c->values != NULL);
 }
 
+/* The hook of FAULT_ROT; counts as points_hook does. */
+static void rot_hook(void *arg, struct sim_disk *disk, uint64_t number, const struct device_io *io)
+{
+    struct party *p = arg;
+    if (p->points.writes + p->points.flushes + p->points.others + 1 == p->round->fault_nth)
+        sim_disk_corrupt(disk, p->round->fault_offset_bytes, 4096, NULL, p->round->seed);
+    points_hook(&p->points, disk, number, io);
+}
+
+static void fault_arm(struct party *p)
+{
+    struct sim_disk *disk = store_pool_disk(p->s);
+    if (p->round->fault == FAULT_LOSE_WRITE)
+        sim_disk_lose_write(disk, p->round->fault_nth);
+    else if (p->round->fault == FAULT_MISDIRECT_WRITE)
+        sim_disk_misdirect(disk, p->round->fault_nth, p->round->fault_offset_bytes);
+    else if (p->round->fault == FAULT_ROT)
+        sim_disk_set_hook(disk, rot_hook, p);
+}
+
 /* Runs in the first fiber: everybody starts, everybody ends, and all is read once more. */
 static void party_run(void *arg)
 {
@@ -204,6 +230,7 @@ static void party_run(void *arg)
     if (!volumes_create(p))
         return;
     points_start(&p->points, store_pool_disk(p->s), p->o);
+    fault_arm(p);
     p->clients_running = count;
     for (unsigned i = 0; i < count + p->round->poke; i++)
         CHECK_EQ(env_thread_start(env, i < count ? "client" : "poker", i < count ? client_run : poker_run,
@@ -211,6 +238,13 @@ static void party_run(void *arg)
                  0);
     for (unsigned i = 0; i < count + p->round->poke; i++)
         env_thread_join(p->clients[i].thread);
+    if (p->round->fault != FAULT_NONE) {
+        /* What is flushed after the fault is the evidence that it was no end of the log. */
+        for (unsigned i = 0; i < 3; i++)
+            client_write(&p->clients[0], i % VOLUMES, i * 8, 8, VOLUME_FUA);
+        client_flush(&p->clients[0], 0);
+        p->end = sim_disk_image(store_pool_disk(p->s));
+    }
     points_stop(&p->points, store_pool_disk(p->s));
     for (unsigned v = 0; v < VOLUMES; v++)
         for (uint64_t at = 0; at < size_bytes[v] && !p->failed; at += LENGTH_MAX_BYTES)
@@ -251,6 +285,72 @@ static bool cuts_hold(struct party *p, struct text *why)
     return good;
 }
 
+/* Read-only, a pool whose flushed log is damaged shows an older state, and says so: no sector has a value it never had.
+ */
+static bool refused_pool_shows_its_past(struct party *p, const struct sim_image *image, struct text *why)
+{
+    struct store_pool_options options = p->round->options;
+    options.fibers = options.background = false;
+    options.worker_count = 0;
+    options.read_only = true;
+    struct store *s = store_pool_from_image(&options, image, SIM_LOSS_NONE, 1, NULL, NULL, why);
+    if (s == NULL)
+        return false;
+    bool good = true;
+    struct oracle_found list[ORACLE_VOLUMES];
+    size_t count = s->ops->list(s, list, ORACLE_VOLUMES);
+    for (size_t i = 0; i < count && good; i++) {
+        unsigned volume = (unsigned)(list[i].name[1] - '0');
+        uint8_t bytes[SECTOR_BYTES];
+        good = s->ops->adopt(s, volume, list[i].name) == 0;
+        for (uint64_t k = 0; k < list[i].size_bytes / SECTOR_BYTES && good; k++)
+            good = s->ops->read(s, volume, k * SECTOR_BYTES, bytes, SECTOR_BYTES) != 0 ||
+                   oracle_was_ever(p->o, volume, k, sector_value(bytes));
+    }
+    if (!good)
+        text_printf(why, "read-only, a sector shows what it never held");
+    s->ops->free(s);
+    return good;
+}
+
+/* After a fault: intact, or every loss is an error and check names damage, or the pool refuses to open. */
+static bool fault_is_survived(struct party *p, struct text *why)
+{
+    struct store_pool_options options = p->round->options;
+    options.fibers = options.background = false;
+    options.worker_count = 0;
+    struct sim *sim = sim_new(p->round->seed);
+    struct sim_disk *disk = sim_disk_from_image(sim, p->end);
+    sim_disk_power_cut(disk, SIM_LOSS_ALL, p->round->seed);
+    struct sim_image *image = sim_disk_image(disk);
+    struct text report = {0}, refusal = {0};
+    bool clean = store_pool_check(disk, &report);
+    struct store *s = store_pool_from_image(&options, image, SIM_LOSS_NONE, 1, NULL, NULL, &refusal);
+    struct recovered found = {0};
+    bool good = true;
+    if (s != NULL) {
+        good = recovered_check(s, p->o, true, &found, why);
+        p->stats->intact += found.lost_sectors == 0;
+        p->stats->lossy += found.lost_sectors != 0;
+    } else {
+        good = refused_pool_shows_its_past(p, image, why);
+        p->stats->refused++;
+    }
+    if (good && clean && (s == NULL || found.lost_sectors != 0)) {
+        text_printf(why, "check names no damage, but %s", s == NULL ? refusal.bytes : "sectors are lost");
+        good = false;
+    }
+    recovered_free(&found);
+    if (s != NULL)
+        s->ops->free(s);
+    text_free(&report);
+    text_free(&refusal);
+    sim_image_free(image);
+    sim_disk_free(disk);
+    sim_free(sim);
+    return good;
+}
+
 bool round_run(const struct round *r, struct round_stats *stats, uint64_t *ret_trace, struct text *why)
 {
     CHECK_LT(r->client_count, CLIENTS_MAX);
@@ -263,12 +363,17 @@ bool round_run(const struct round *r, struct round_stats *stats, uint64_t *ret_t
         for (unsigned i = 0; i <= r->client_count; i++)
             client_make(&p, i);
         p.s->ops->run(p.s, party_run, &p);
-        good = !p.failed && store_pool_close(p.s, why) == 0;
+        if (r->fault == FAULT_NONE)
+            good = !p.failed && store_pool_close(p.s, why) == 0;
+        else
+            good = !p.failed && p.end != NULL && fault_is_survived(&p, why);
         if (ret_trace != NULL)
             *ret_trace = sim_trace_hash(store_pool_sim(p.s));
-        good = good && cuts_hold(&p, why);
+        good = good && (r->fault != FAULT_NONE || cuts_hold(&p, why));
         stats->rounds++;
         stats->device_flushes += p.points.flushes;
+        stats->device_writes += p.points.writes;
+        stats->device_steps += p.points.writes + p.points.flushes + p.points.others;
         p.s->ops->free(p.s);
     }
     for (unsigned i = 0; i < CLIENTS_MAX; i++) {
@@ -276,6 +381,7 @@ bool round_run(const struct round *r, struct round_stats *stats, uint64_t *ret_t
         free(p.clients[i].values);
     }
     points_free(&p.points);
+    sim_image_free(p.end);
     oracle_free(p.o);
     if (!good)
         text_printf(why, " (round of seed %llu)", (unsigned long long)r->seed);

@@ -11,6 +11,9 @@
 #include "crash/judge.h"
 #include "model/store_pool.h"
 
+/* A fault that breaks the device's word: then every answer may also be EIO, but never other bytes. */
+enum round_fault { FAULT_NONE, FAULT_LOSE_WRITE, FAULT_MISDIRECT_WRITE, FAULT_ROT };
+
 struct round {
     uint64_t seed;
     struct store_pool_options options;
@@ -19,11 +22,17 @@ struct round {
     unsigned losses_each; /* losses tried at each point; 0: all */
     bool poke;            /* a fiber that writes back, seals, evicts and reaps at random */
     unsigned nested_one_in;
+    enum round_fault fault;
+    uint64_t fault_nth;          /* the write it meets; for ROT, the device step before which it happens */
+    uint64_t fault_offset_bytes; /* where the write lands, or what rots (4 KiB) */
 };
 
 struct round_stats {
     uint64_t rounds, operations, points, openings, nested_points;
     uint64_t device_flushes, durable_requests; /* flushes and FUA requests of clients */
+    uint64_t device_writes, device_steps;
+    uint64_t intact, lossy, refused; /* with a fault: what the pool was like when it was opened afterwards */
+    uint64_t errors;                 /* answers of EIO to clients */
 };
 
 /* The usual choice for a seed. */

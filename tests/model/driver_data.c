@@ -67,7 +67,7 @@ static bool range_verify(struct driver *d, const struct op *op, uint64_t offset,
     memset(d->buffer, 0xa5, length);
     int r = d->s->ops->read(d->s, op->volume, offset, d->buffer, length);
     if (r != 0)
-        return driver_complain(why, what, op, r);
+        return driver_complain(d, why, what, op, r);
     return bytes_expect(d->buffer, v->bytes + offset, offset, length, op, what, why);
 }
 
@@ -160,7 +160,7 @@ static bool range_settle(struct driver *d, const struct op *op, const struct op_
         uint64_t part = min_u64(end, round_down(at, v->record_bytes) + v->record_bytes) - at;
         int result = d->s->ops->read(d->s, op->volume, at, d->buffer, part);
         if (result != 0)
-            return driver_complain(why, "read after ENOSPC", op, result);
+            return driver_complain(d, why, "read after ENOSPC", op, result);
         const uint8_t *wanted = d->after + (at - start);
         if (memcmp(d->buffer, wanted, part) == 0)
             memcpy(v->bytes + at, wanted, part);
@@ -188,12 +188,12 @@ static bool write_step(struct driver *d, const struct op *op, const struct op_ra
     driver_tell_end(d, told, result);
     if (result == -ENOSPC) {
         if (records_all_provisioned(v, r))
-            return driver_complain(why, "write into provisioned records", op, result);
+            return driver_complain(d, why, "write into provisioned records", op, result);
         return driver_space_is_short(d, r->offset_bytes, r->length_bytes, v->record_bytes, why) &&
                range_settle(d, op, r, why);
     }
     if (result != 0)
-        return driver_complain(why, "write", op, result);
+        return driver_complain(d, why, "write", op, result);
     range_take(d, op, r);
     records_set_state(d, op, r, RECORD_ANY);
     return true;
@@ -212,7 +212,7 @@ static bool trim_edges_settle(struct driver *d, const struct op *op, const struc
             continue;
         int result = d->s->ops->read(d->s, op->volume, at, d->buffer, part);
         if (result != 0)
-            return driver_complain(why, "read after trim", op, result);
+            return driver_complain(d, why, "read after trim", op, result);
         if (bytes_are_zero(d->buffer, part))
             continue;
         if (!bytes_expect(d->buffer, v->bytes + at, at, part, op, "edge of a trim", why) ||
@@ -238,7 +238,7 @@ static bool zero_step(struct driver *d, const struct op *op, const struct op_ran
         return driver_space_is_short(d, r->offset_bytes, r->length_bytes, v->record_bytes, why) &&
                range_settle(d, op, r, why);
     if (result != 0)
-        return driver_complain(why, trim ? "trim" : "zero", op, result);
+        return driver_complain(d, why, trim ? "trim" : "zero", op, result);
     if (trim && !trim_edges_settle(d, op, r, why))
         return false;
     range_take(d, op, r);
@@ -281,11 +281,11 @@ static bool extents_step(struct driver *d, const struct op *op, const struct op_
         size_t count = 0;
         int result = d->s->ops->extents(d->s, op->volume, at, end - at, list, room, &count);
         if (result != 0 || count == 0 || count > room || rounds > r->length_bytes)
-            return driver_complain(why, "extents", op, result);
+            return driver_complain(d, why, "extents", op, result);
         for (size_t i = 0; i < count; i++) {
             if (list[i].length_bytes == 0 || list[i].length_bytes > end - at ||
                 (i > 0 && list[i].kind == list[i - 1].kind))
-                return driver_complain(why, "extents: an empty one, one beyond the range, or neighbours of one kind",
+                return driver_complain(d, why, "extents: an empty one, one beyond the range, or neighbours of one kind",
                                        op, 0);
             if (!extent_check(d, op, at, &list[i], why))
                 return false;

@@ -31,10 +31,11 @@ struct driver {
     uint8_t *after;   /* whole sectors the range touches, as they should be afterwards */
     uint64_t *values; /* of those sectors */
     size_t buffer_bytes;
+    int error; /* the last answer that was complained of */
 };
 
-/* Adds the reason and returns false. */
-bool driver_complain(struct text *why, const char *what, const struct op *op, int result);
+/* Adds the reason and returns false. A result other than 0 is also noted in d->error. */
+bool driver_complain(struct driver *d, struct text *why, const char *what, const struct op *op, int result);
 
 /* The oracle, if there is one. */
 unsigned driver_tell_begin(struct driver *d, const struct oracle_args *args);

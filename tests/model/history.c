@@ -15,9 +15,9 @@
 #include "model/pattern.h"
 
 static const char *const op_names[OP_KIND_COUNT] = {
-    "write",      "read",    "flush",  "flush-all", "trim",       "zero",      "extents", "resize",
-    "create",     "destroy", "rename", "codec",     "checkpoint", "verify",    "reopen",  "crash",
-    "write-back", "seal",    "evict",  "reap",      "sleep",      "cut-later",
+    "write",      "read",    "flush",  "flush-all", "trim",       "zero",       "extents",   "resize",
+    "create",     "destroy", "rename", "codec",     "checkpoint", "verify",     "reopen",    "crash",
+    "write-back", "seal",    "evict",  "reap",      "sleep",      "fail-flush", "cut-later",
 };
 
 static const char *const style_names[PATTERN_STYLE_COUNT] = {"noise", "text", "zero", "mixed", "constant"};

@@ -37,6 +37,7 @@ enum op_kind {
     OP_EVICT,
     OP_REAP,
     OP_SLEEP,
+    OP_FAIL_FLUSH,
     OP_CUT_LATER, /* the power goes in the middle of one of the next operations */
     OP_KIND_COUNT,
 };

@@ -387,6 +387,21 @@ bool oracle_read_end(struct oracle *o, uint64_t began, unsigned volume, uint64_t
     return true;
 }
 
+bool oracle_was_ever(const struct oracle *o, unsigned volume, uint64_t sector, uint64_t value)
+{
+    if (value == 0)
+        return true;
+    for (size_t i = 0; i < o->event_count; i++) {
+        const struct event *e = &o->events[i];
+        bool gives = e->kind == EVENT_REBASE ||
+                     (e->kind == EVENT_BEGIN && (e->args.kind == ORACLE_WRITE || e->args.kind == ORACLE_ZERO));
+        if (gives && e->has_values && e->args.volume == volume && sector - e->args.first < e->args.count &&
+            o->values[e->values + (sector - e->args.first)] == value)
+            return true;
+    }
+    return false;
+}
+
 void oracle_get_stats(const struct oracle *o, struct oracle_stats *ret_stats)
 {
     *ret_stats = (struct oracle_stats){.undecided = o->undecided};

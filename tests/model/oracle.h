@@ -90,6 +90,9 @@ bool oracle_check_catalog(const struct oracle *o, struct oracle_found *list, siz
  */
 bool oracle_check_volume(struct oracle *o, unsigned volume, const uint64_t *values, uint64_t count, bool lost_allowed,
                          struct text *why);
+/* Did the sector ever have that value, by any operation that began? (Of the volume's present number, whatever its
+ * name.) */
+bool oracle_was_ever(const struct oracle *o, unsigned volume, uint64_t sector, uint64_t value);
 /*
  * From now on the store is exactly as found and read: all of it durable, nothing under way. Call once for each volume
  * of the oracle: found NULL if it is not there.

@@ -34,6 +34,7 @@ enum store_poke {
     POKE_EVICT,      /* drop record `index` from the cache if it is clean */
     POKE_REAP,       /* free slots now, as far as the rules allow */
     POKE_SLEEP,      /* let time pass: what is under way may complete */
+    POKE_FAIL_FLUSH, /* the next device flush fails, once; from then on is_off */
     POKE_CUT_LATER,  /* the power goes at the index-th device step from now; from then on is_off */
 };
 
@@ -64,7 +65,7 @@ struct store_ops {
     /* From now on the volume of that name is this number. */
     int (*adopt)(struct store *s, unsigned volume, const char *name);
     void (*space)(struct store *s, struct store_space *ret_space);
-    /* The power went (POKE_CUT_LATER): errors are to be expected until crash() is called. */
+    /* The power went, or a flush failed: errors are to be expected until crash() is called. */
     bool (*is_off)(struct store *s);
     /* Runs the function where the store's operations are allowed (a fiber of its simulation). NULL: anywhere. */
     void (*run)(struct store *s, void (*function)(void *arg), void *arg);

@@ -26,8 +26,9 @@ struct store_pool {
     struct pool *pool;
     struct volume *volumes[STORE_VOLUMES];
     char names[STORE_VOLUMES][ORACLE_NAME_BYTES];
-    bool off;        /* the power went */
-    uint64_t off_at; /* the device step at which it goes; 0: none */
+    bool off;         /* the power went */
+    bool flush_fails; /* one was told to */
+    uint64_t off_at;  /* the device step at which it goes; 0: none */
     int close_result;
     struct text close_text;
     void (*function)(void *arg); /* run by the fiber */
@@ -129,7 +130,13 @@ static int pool_crash(struct store *s, enum sim_loss loss, uint64_t seed, struct
     (void)store_pool_close(s, &expected);
     text_free(&expected);
     sim_disk_power_cut(p->disk, loss, seed);
-    p->off = false;
+    if (p->flush_fails) {
+        /* If no flush met the fault, one that covers nothing does now. */
+        struct device *dev = sim_disk_open(p->disk, false);
+        (void)!device_flush(dev);
+        device_close(dev);
+    }
+    p->off = p->flush_fails = false;
     p->off_at = 0;
     memset(p->names, 0, sizeof(p->names));
     struct prng random;
@@ -152,7 +159,7 @@ static void step_seen(void *arg, struct sim_disk *disk, uint64_t number, const s
 
 static bool pool_is_off(struct store *s)
 {
-    return pool_of(s)->off;
+    return pool_of(s)->off || pool_of(s)->flush_fails;
 }
 
 static void fiber(void *arg)
@@ -307,6 +314,11 @@ static int pool_poke(struct store *s, enum store_poke what, unsigned volume, uin
         return 0;
     case POKE_SLEEP:
         env_sleep_ns(sim_env(p->sim), index % 8 * 30000);
+        return 0;
+    case POKE_FAIL_FLUSH:
+        if (!p->flush_fails)
+            sim_disk_fail(p->disk, DEVICE_FLUSH, 1, -EIO, false);
+        p->flush_fails = true;
         return 0;
     case POKE_CUT_LATER:
         p->off_at = sim_disk_step_count(p->disk) + index;

@@ -1,0 +1,124 @@
+/*
+ * Random histories, as many as fit: model episodes with and without power cuts, rounds of clients at once with cuts at
+ * random steps, faults of the device, and whole crash enumerations, in turn. Runs ASHLAR_SOAK_SECONDS (default 60) and
+ * always at least one of each kind. Prints its seed; the same seed does the same things in the same order.
+ */
+#include "tap.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/prng.h"
+#include "crash/judge.h"
+#include "crash/round.h"
+#include "crash/workload.h"
+#include "model/episode.h"
+#include "seed.h"
+
+static uint64_t seed;
+static uint64_t seconds = 60;
+
+static uint64_t now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec;
+}
+
+static uint64_t operations_of(const struct history_stats *stats)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < OP_KIND_COUNT; i++)
+        sum += stats->done[i];
+    return sum;
+}
+
+static bool one_episode(uint64_t number, struct history_stats *stats)
+{
+    struct episode e;
+    uint64_t first = 0, second = 0;
+    episode_make(&e, number, number % 2 != 0);
+    if (!episode_run(&e, stats, &first))
+        return false;
+    if (number % 16 != 0)
+        return true;
+    bool good = episode_run(&e, stats, &second) && first == second;
+    if (!good)
+        printf("# episode of seed %" PRIu64 ": two runs, two traces\n", number);
+    return good;
+}
+
+static bool one_round(uint64_t number, struct round_stats *stats)
+{
+    struct round r;
+    struct text why = {0};
+    round_make(&r, number);
+    r.losses_each = 0;
+    r.nested_one_in = 4;
+    if (number % 4 == 3) {
+        r.fault = (enum round_fault)(FAULT_LOSE_WRITE + number / 4 % 3);
+        r.fault_nth = 1 + number / 12 % 40;
+        r.fault_offset_bytes = number * 7919 % (r.options.disk_bytes / 4096) * 4096;
+    }
+    bool good = round_run(&r, stats, NULL, &why);
+    if (!good)
+        printf("# %s\n", why.bytes);
+    text_free(&why);
+    return good;
+}
+
+/* Every step, every loss, every step of the recovery and of the recovery from that. */
+static bool one_enumeration(uint64_t number, uint64_t *points, uint64_t *openings)
+{
+    struct workload w;
+    struct text why = {0};
+    workload_make(&w, number, 120);
+    struct judge j = {.options = w.options,
+                      .check_before = true,
+                      .check_after = true,
+                      .stay = true,
+                      .go_on = true,
+                      .nested_one_in = 1,
+                      .nested_deeper = true};
+    bool good = workload_run(&w, &why) && judge_points(&j, &w.points, w.oracle, 0, number, &why);
+    if (!good)
+        printf("# workload of seed %" PRIu64 ": %s\n", number, why.bytes);
+    *points += w.points.count + j.nested_points;
+    *openings += j.openings;
+    text_free(&why);
+    workload_free(&w);
+    return good;
+}
+
+static void test_soak(void)
+{
+    struct history_stats history = {0};
+    struct round_stats round = {0};
+    uint64_t end = now_seconds() + seconds, number = seed, points = 0, openings = 0;
+    bool good = true;
+    while (good && (number == seed || now_seconds() < end)) {
+        for (unsigned i = 0; i < 8 && good; i++)
+            good = one_episode(number + i, &history);
+        for (unsigned i = 0; i < 8 && good; i++)
+            good = one_round(number + i, &round);
+        if (good && number % 128 == seed % 128)
+            good = one_enumeration(number, &points, &openings);
+        EXPECT(good);
+        number += 8;
+    }
+    printf("# seeds %" PRIu64 " to %" PRIu64 ": %" PRIu64 " operations with %" PRIu64 " cuts; %" PRIu64
+           " rounds with %" PRIu64 " operations, %" PRIu64 " crash points, %" PRIu64 " openings; %" PRIu64
+           " enumerated points with %" PRIu64 " openings\n",
+           seed, number, operations_of(&history), history.done[OP_CRASH], round.rounds, round.operations, round.points,
+           round.openings, points, openings);
+}
+
+int main(void)
+{
+    const char *wanted = getenv("ASHLAR_SOAK_SECONDS");
+    if (wanted != NULL)
+        seconds = strtoull(wanted, NULL, 10);
+    seed = seed_choose();
+    RUN(test_soak);
+    return tap_done();
+}
