@@ -42,6 +42,7 @@ static void test_round_trip(void)
         buf[sizeof(buf) - 1] = 1;
         REQUIRE(catalog_volume_decode(buf, sizeof(buf), v.object_id, &w, NULL) == -EBADMSG);
         REQUIRE(catalog_volume_decode(buf, n, v.object_id + 1, &w, NULL) == -EBADMSG);
+        REQUIRE(catalog_volume_decode(buf, sizeof(buf) + 1, v.object_id, &w, NULL) == -EBADMSG);
     }
 }
 
