@@ -296,6 +296,16 @@ bool driver_create_all(struct driver *d, struct text *why)
     return true;
 }
 
+bool driver_settle(struct driver *d, struct text *why)
+{
+    for (uint64_t i = 0; i < 4; i++) {
+        struct op op = {.kind = i % 2 == 0 ? OP_WRITE : OP_CHECKPOINT, .shape = SHAPE_SECTORS, .stamp = 1 + i};
+        if (!driver_step(d, &op, why))
+            return false;
+    }
+    return true;
+}
+
 struct run {
     const struct history *h;
     struct store *s;
@@ -313,7 +323,7 @@ static void run(void *arg)
     bool crashes = h->profile->weights[OP_CRASH] != 0;
     struct oracle *o = crashes ? oracle_new() : NULL;
     struct driver *d = driver_new(h->profile, r->s, o, r->stats);
-    bool good = driver_create_all(d, why);
+    bool good = driver_create_all(d, why) && (!crashes || driver_settle(d, why));
     size_t i = 0;
     while (good && i < h->count)
         good = driver_step(d, &h->ops[i++], why);

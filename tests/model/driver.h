@@ -23,6 +23,9 @@ void driver_free(struct driver *d);
 
 /* Each returns true if every answer was right; otherwise the reason is added to why. */
 bool driver_create_all(struct driver *d, struct text *why);
+/* A write and a checkpoint, twice: now the label before the newest one knows all volumes too, and may be the only one
+ * left. */
+bool driver_settle(struct driver *d, struct text *why);
 bool driver_step(struct driver *d, const struct op *op, struct text *why);
 
 /*
