@@ -1,6 +1,7 @@
 /*
  * Golden vectors of format version 1: what these objects encode to must never change, and these bytes must decode for
- * ever. The bytes were not made by the encoders under test but by a separate program written from doc/format.
+ * ever. The bytes were not made by the encoders under test but by tests/golden/format_vectors.py, written from
+ * doc/format.
  *
  * Notation: hex digits, a blank after a repetition; "XX*N" is byte XX N times.
  */
