@@ -160,7 +160,7 @@ int create_pool_run(const struct invocation *in)
 {
     struct error err = {0};
     struct place place;
-    struct device *dev;
+    struct device *dev = NULL;
     struct pool_create_options options = {0};
     bool force = invocation_flag(in, "force");
     if (take_options(in, &options, &err) < 0 || place_find(in, &place, &err) < 0)

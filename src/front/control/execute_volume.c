@@ -140,7 +140,7 @@ int execute_resize(const struct control_host *host, struct control_call *call, s
 {
     (void)call;
     const char *volume = argument_text(a, "volume", 1);
-    uint64_t before, size_bytes = argument_u64(a, "size", 1, 0);
+    uint64_t before = 0, size_bytes = argument_u64(a, "size", 1, 0);
     bool force = argument_flag(a, "force");
     int r = arguments_done(a);
     if (r == 0)
