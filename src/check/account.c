@@ -10,6 +10,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "check/tree.h"
+
+#define QUARANTINE_CHECKPOINTS_MAX 16
+
 static void check_volume(struct inspection *ins, const struct check_tree *t)
 {
     const struct catalog_volume *v = &t->volume;
@@ -44,74 +48,123 @@ slot_found(struct inspection *ins, enum check_problem_id id, uint32_t slot, cons
     check_found(ins, id, check_slot_offset(ins, slot), CHECK_NOWHERE, "slot %" PRIu32 ": %s", slot, detail);
 }
 
-/* The slot that the label says holds this open or coming segment. */
-static void check_named_slot(struct inspection *ins, const char *what, uint32_t slot, uint64_t segment, uint8_t state,
-                             uint8_t head)
+/*
+ * A slot that the label says holds this segment. The label is of the cut, the table was written a little later, when
+ * the heads may have gone on: a coming segment may be open by then and an open one closed, but they are where they
+ * were.
+ */
+static void check_named_slot(struct inspection *ins, const char *what, uint32_t slot, uint64_t segment, uint8_t head)
 {
     const struct slot *t = &ins->slots[slot].table;
-    if (t->state != state || t->head != head || t->segment != segment)
+    const bool placed = t->state == SLOT_NEXT || t->state == SLOT_OPEN || t->state == SLOT_CLOSED;
+    if (!placed || t->head != head || t->segment != segment)
         slot_found(ins, CHECK_PROBLEM_SLOT_STATE_MISMATCH, slot,
                    "%s, segment %" PRIu64 ", by the label; the table says state %u, head %u, segment %" PRIu64, what,
                    segment, t->state, t->head, t->segment);
 }
 
-/* true if the label names the slot as open or coming. */
-static bool named_by_label(const struct label *l, uint32_t slot)
-{
-    bool named = slot == l->replay_slot || slot == l->node_slot;
-    for (uint32_t k = 0; k < LOOKAHEAD_SLOTS_MAX; k++)
-        named |= slot == l->replay_next_slots[k];
-    return named;
-}
-
 static void check_label_slots(struct inspection *ins)
 {
     const struct label *l = &ins->label;
-    check_named_slot(ins, "the open data segment", l->replay_slot, l->replay_address / ins->segment_bytes, SLOT_OPEN,
+    check_named_slot(ins, "the open data segment", l->replay_slot, l->replay_address / ins->segment_bytes,
                      CHUNK_HEAD_DATA);
     if (l->node_slot != SLOT_NONE)
-        check_named_slot(ins, "the open node segment", l->node_slot, l->node_address / ins->segment_bytes, SLOT_OPEN,
+        check_named_slot(ins, "the open node segment", l->node_slot, l->node_address / ins->segment_bytes,
                          CHUNK_HEAD_NODE);
     for (uint32_t k = 0; k < LOOKAHEAD_SLOTS_MAX && l->replay_next_slots[k] != SLOT_NONE; k++)
-        check_named_slot(ins, "a coming data segment", l->replay_next_slots[k], l->replay_next_segments[k], SLOT_NEXT,
+        check_named_slot(ins, "a coming data segment", l->replay_next_slots[k], l->replay_next_segments[k],
                          CHUNK_HEAD_DATA);
 }
 
-/* Kept space that nothing refers to and that is not on its way to be free. */
-static void check_leak(struct inspection *ins, uint32_t slot)
+/* ---- leaks ---- */
+
+static int mark_record(void *arg, uint32_t tree, const struct pointer *p, uint64_t index)
+{
+    struct inspection *ins = arg;
+    const uint64_t place = check_place(ins, tree, p->address, p->length);
+    (void)index;
+    if (place != CHECK_NOWHERE)
+        ins->slots[place / ins->segment_bytes].held_before = true;
+    return 0;
+}
+
+static int mark_node(void *arg, uint32_t tree, const struct pointer *p, uint8_t level, uint64_t number)
+{
+    (void)level;
+    return mark_record(arg, tree, p, number);
+}
+
+/* Walks the pool's own trees of the checkpoint before. false: they cannot be told any more. */
+static bool mark_held_before(struct inspection *ins)
+{
+    static const uint16_t kinds[CHECK_TREES_OWN] = {
+        [CHECK_TREE_TABLE] = ROOT_SLOT_TABLE, [CHECK_TREE_CATALOG] = ROOT_CATALOG};
+    const struct check_visitor visitor = {.arg = ins, .node = mark_node, .record = mark_record};
+    bool whole = ins->label_before.sequence != 0;
+    for (uint32_t tree = 0; tree < CHECK_TREES_OWN && whole; tree++) {
+        struct check_tree *t = &ins->trees.list[tree];
+        const struct check_tree now = *t;
+        const struct label_root *root = label_find_root(&ins->label_before, kinds[tree]);
+        t->volume.root = root != NULL ? root->pointer : (struct pointer){0};
+        t->volume.height = root != NULL ? root->height : 0;
+        t->incomplete = false;
+        whole = check_tree_walk(ins, tree, &visitor) == 0 && !t->incomplete;
+        *t = now;
+    }
+    return whole;
+}
+
+/* A closed segment, below the cut, with nothing in it, closed before this checkpoint. */
+static bool looks_leaked(const struct inspection *ins, uint32_t slot)
 {
     const struct check_slot *s = &ins->slots[slot];
     const struct slot *t = &s->table;
+    return t->state == SLOT_CLOSED && s->object_count == 0 && t->since < ins->label.checkpoint &&
+           (t->head != CHUNK_HEAD_DATA || t->segment < ins->label.replay_address / ins->segment_bytes);
+}
+
+/*
+ * Kept space that nothing refers to and that is not on its way to be free. A checkpoint sends what is empty at its cut
+ * to quarantine, and then writes the pool's own trees, whose old nodes empty further segments of the node head: those
+ * go with the next checkpoint, and are no leak as long as the own trees of the checkpoint before refer to them.
+ */
+static void check_leaks(struct inspection *ins)
+{
     const uint64_t checkpoint = ins->label.checkpoint;
-    const bool open = t->state == SLOT_OPEN || t->state == SLOT_NEXT;
-    if (open && !named_by_label(&ins->label, slot) && s->object_count == 0)
-        slot_found(ins, CHECK_PROBLEM_SLOT_LEAKED, slot, "open or coming by the table, unknown to the label");
-    /* What was closed by an earlier checkpoint, and lies below the replay start, went to quarantine if it was empty. */
-    if (t->state == SLOT_CLOSED && s->object_count == 0 && t->since < checkpoint &&
-        (t->head != CHUNK_HEAD_DATA || t->segment < ins->label.replay_address / ins->segment_bytes))
-        slot_found(ins, CHECK_PROBLEM_SLOT_LEAKED, slot, "closed since checkpoint %" PRIu64 ", nothing in it is live",
-                   t->since);
-    if (t->state == SLOT_QUARANTINED && checkpoint > 2 && t->since < checkpoint - 2)
-        slot_found(ins, CHECK_PROBLEM_QUARANTINE_STUCK, slot, "since checkpoint %" PRIu64 " of %" PRIu64, t->since,
-                   checkpoint);
+    bool any = false;
+    for (uint32_t slot = 0; slot < ins->slot_count; slot++) {
+        const struct slot *t = &ins->slots[slot].table;
+        any |= looks_leaked(ins, slot);
+        /* Readers may hold a slot in quarantine for a few checkpoints, not for more. */
+        if (t->state == SLOT_QUARANTINED && checkpoint > QUARANTINE_CHECKPOINTS_MAX &&
+            t->since < checkpoint - QUARANTINE_CHECKPOINTS_MAX)
+            slot_found(ins, CHECK_PROBLEM_QUARANTINE_STUCK, slot, "since checkpoint %" PRIu64 " of %" PRIu64, t->since,
+                       checkpoint);
+    }
+    if (!any || !mark_held_before(ins))
+        return;
+    for (uint32_t slot = 0; slot < ins->slot_count; slot++)
+        if (looks_leaked(ins, slot) && !ins->slots[slot].held_before)
+            slot_found(ins, CHECK_PROBLEM_SLOT_LEAKED, slot,
+                       "closed since checkpoint %" PRIu64 ", nothing in it is live", ins->slots[slot].table.since);
 }
 
 static void check_slot_account(struct inspection *ins, uint32_t slot, bool lossy)
 {
     const struct check_slot *s = &ins->slots[slot];
     const struct slot *t = &s->table;
-    const bool free = t->state == SLOT_BARE || t->state == SLOT_READY || t->state == SLOT_QUARANTINED;
+    const bool coming = t->state == SLOT_NEXT && t->head == CHUNK_HEAD_DATA;
+    const bool free = t->state == SLOT_BARE || t->state == SLOT_READY || t->state == SLOT_QUARANTINED || coming;
     if (t->state != SLOT_BARE && t->state != SLOT_READY && t->segment >= ins->label.next_segment)
         slot_found(ins, CHECK_PROBLEM_COUNTER_BEHIND, slot, "segment %" PRIu64 ", the next one is %" PRIu64, t->segment,
                    ins->label.next_segment);
-    if ((free || t->state == SLOT_NEXT) && s->object_count != 0)
+    if (free && s->object_count != 0)
         slot_found(ins, CHECK_PROBLEM_SLOT_FREE_LIVE, slot, "state %u, %" PRIu64 " objects", t->state, s->object_count);
     if (ins->incomplete)
         return;
     if (t->live_bytes != s->live_bytes && !(lossy && t->live_bytes > s->live_bytes))
         slot_found(ins, CHECK_PROBLEM_SLOT_LIVE_MISMATCH, slot, "%" PRIu32 " by the table, %" PRIu64 " by the maps",
                    t->live_bytes, s->live_bytes);
-    check_leak(ins, slot);
 }
 
 void check_accounts(struct inspection *ins)
@@ -129,4 +182,6 @@ void check_accounts(struct inspection *ins)
     check_label_slots(ins);
     for (uint32_t slot = 0; slot < ins->slot_count; slot++)
         check_slot_account(ins, slot, lossy);
+    if (!ins->incomplete)
+        check_leaks(ins);
 }

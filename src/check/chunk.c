@@ -215,6 +215,10 @@ uint32_t check_segment_limit(const struct inspection *ins, uint32_t slot, bool *
         return (uint32_t)(l->replay_address % ins->segment_bytes);
     if (slot == l->node_slot)
         return (uint32_t)(l->node_address % ins->segment_bytes);
+    /* The data head went on while the checkpoint was written: what it wrote since is looked at by the replay. */
+    const bool placed = t->state == SLOT_NEXT || t->state == SLOT_OPEN || t->state == SLOT_CLOSED;
+    if (placed && t->head == CHUNK_HEAD_DATA && t->segment > l->replay_address / ins->segment_bytes)
+        return 0;
     if (t->state == SLOT_CLOSED)
         return t->used_bytes;
     *ret_known = false;

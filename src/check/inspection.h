@@ -42,6 +42,7 @@ struct check_slot {
     uint64_t replay_segment; /* the segment that the replayed log has here; CHECK_NOWHERE: none */
     uint64_t live_bytes;     /* recounted */
     uint64_t object_count;   /* referenced objects, those of the pool's own trees included */
+    bool held_before;        /* the pool's own trees of the checkpoint before refer to something in it */
 };
 
 struct check_segment {
@@ -136,9 +137,10 @@ struct inspection {
     struct codec_context *codec;
 
     struct label label;
-    uint64_t newest_sequence; /* of all labels; label may be an older one */
-    uint64_t device_bytes;    /* as far as the device can be read: whole aligned units */
-    uint64_t pool_bytes;      /* as the label says */
+    uint64_t newest_sequence;  /* of all labels; label may be an older one */
+    struct label label_before; /* of the checkpoint before; sequence 0: not known */
+    uint64_t device_bytes;     /* as far as the device can be read: whole aligned units */
+    uint64_t pool_bytes;       /* as the label says */
     uint64_t data_start_bytes;
     uint32_t write_unit_bytes, segment_bytes, slot_count;
 

@@ -83,27 +83,34 @@ static void choose_newest(struct label_rings *r)
         }
 }
 
+static void read_rings_as(struct inspection *ins, struct label_rings *r, uint32_t write_unit_bytes)
+{
+    memset(r->copies, 0, sizeof(r->copies));
+    r->write_unit_bytes = write_unit_bytes;
+    read_ring(ins, r, false, ins->dev->info.size_bytes);
+    read_ring(ins, r, true, ins->dev->info.size_bytes);
+    choose_newest(r);
+}
+
 /* The write unit is known once a label verifies. */
 static void read_rings(struct inspection *ins, struct label_rings *r)
 {
-    const uint64_t size = ins->dev->info.size_bytes;
     for (uint32_t unit = WRITE_UNIT_BYTES_MIN; unit <= WRITE_UNIT_BYTES_MAX; unit *= 2) {
-        memset(r->copies, 0, sizeof(r->copies));
-        r->write_unit_bytes = unit;
-        read_ring(ins, r, false, size);
-        read_ring(ins, r, true, size);
-        choose_newest(r);
+        read_rings_as(ins, r, unit);
         if (r->newest == NULL)
             continue;
         /* The back ring lies where the pool ends, not the device. */
         const uint64_t pool_bytes = r->newest->devices[0].size_bytes;
-        if (pool_bytes != size) {
+        if (pool_bytes != ins->dev->info.size_bytes) {
             read_ring(ins, r, true, pool_bytes);
             choose_newest(r);
         }
         if (r->newest != NULL)
             return;
     }
+    /* To say where the damaged ones lie. */
+    if (r->damaged)
+        read_rings_as(ins, r, WRITE_UNIT_BYTES_MIN);
 }
 
 static const struct label *find_label(const struct label_rings *r, uint64_t sequence)
@@ -247,6 +254,18 @@ static int check_ruins(struct inspection *ins, const struct label_rings *r, stru
     return 0;
 }
 
+/* The newest label of an older checkpoint. */
+static void find_label_before(struct inspection *ins, const struct label_rings *r)
+{
+    for (int back = 0; back <= 1; back++)
+        for (uint32_t i = 0; i < LABEL_RING_SLOTS; i++) {
+            const struct label_copy *c = &r->copies[back][i];
+            if (c->state == COPY_VALID && c->label.sequence < ins->label.sequence &&
+                c->label.checkpoint < ins->label.checkpoint && c->label.sequence > ins->label_before.sequence)
+                ins->label_before = c->label;
+        }
+}
+
 static int check_rings(struct inspection *ins, struct label_rings *r, struct error *err)
 {
     read_rings(ins, r);
@@ -275,6 +294,7 @@ static int check_rings(struct inspection *ins, struct label_rings *r, struct err
                          ins->options.label_sequence, newest);
     ins->label = *chosen;
     ins->newest_sequence = newest;
+    find_label_before(ins, r);
     return 0;
 }
 

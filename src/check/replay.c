@@ -74,8 +74,9 @@ static bool next_chunk_at(struct chain *chain, struct place at, uint32_t offset,
 }
 
 /*
- * Whether the log may run into this slot. By the table of the checkpoint it must be free, or chosen for just this
- * segment, or about to leave quarantine (R20, R21); and the log is in a slot only once.
+ * Whether the log may run into this slot. By the table of the checkpoint it must be free, or hold just this segment
+ * (which may have been written already when the table was), or be about to leave quarantine (R20, R21); and the log is
+ * in a slot only once.
  */
 static bool may_enter(struct chain *chain, struct place to)
 {
@@ -85,8 +86,8 @@ static bool may_enter(struct chain *chain, struct place to)
     struct check_slot *s = &ins->slots[to.slot];
     const struct slot *t = &s->table;
     bool allowed = t->state == SLOT_BARE || t->state == SLOT_READY || ins->table_incomplete;
-    if (t->state == SLOT_NEXT)
-        allowed |= t->segment == to.segment;
+    if (t->state == SLOT_NEXT || t->state == SLOT_OPEN || t->state == SLOT_CLOSED)
+        allowed |= t->segment == to.segment && t->head == CHUNK_HEAD_DATA;
     if (t->state == SLOT_QUARANTINED)
         allowed |= t->since < ins->label.checkpoint || ins->label.sequence != ins->newest_sequence;
     if (s->replay_segment != CHECK_NOWHERE)
