@@ -5,13 +5,14 @@
  * read-only, range past the end), the call goes element by element, so that what follows a refused element by
  * after_previous is cancelled exactly as behind one that failed in the device.
  */
+#include "env/device.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/math.h"
-#include "env/device.h"
 #include "env/device_impl.h"
 
 static bool aligned(uint64_t n)
@@ -39,6 +40,12 @@ static void io_check(const struct device_io *io)
         sum += io->iov[i].iov_len;
     }
     CHECK_EQ(sum, io->length_bytes);
+}
+
+/* Safe against a resize in another thread. */
+static uint64_t device_size(const struct device *dev)
+{
+    return __atomic_load_n(&dev->info.size_bytes, __ATOMIC_RELAXED);
 }
 
 /* 0, or why this element may not reach the device. */
@@ -185,11 +192,6 @@ int device_flush(struct device *dev)
 {
     struct device_io io = {.kind = DEVICE_FLUSH};
     return device_run(dev, &io, 1);
-}
-
-uint64_t device_size(const struct device *dev)
-{
-    return __atomic_load_n(&dev->info.size_bytes, __ATOMIC_RELAXED);
 }
 
 int device_resize(struct device *dev, uint64_t size_bytes)

@@ -5,6 +5,8 @@
  *
  * EINTR and short transfers end here. Nothing else is ever tried again.
  */
+#include "env/device_impl.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -18,7 +20,6 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "env/device_impl.h"
 
 /* Pieces of a vector given to one system call once a transfer came back short. */
 #define SLICE_PIECES 64
@@ -78,7 +79,7 @@ static int fdatasync_whole(int fd)
     return ret < 0 ? -errno : 0;
 }
 
-int device_file_flush(struct device_file *file)
+static int file_flush(struct device_file *file)
 {
     struct device *dev = &file->base;
     if (dev->info.is_direct)
@@ -105,7 +106,7 @@ static int fallocate_whole(int fd, int mode, uint64_t offset_bytes, uint64_t len
     return errno == ENOSYS || errno == ENODEV ? -EOPNOTSUPP : -errno;
 }
 
-int device_file_punch(struct device_file *file, const struct device_io *io)
+static int file_punch(struct device_file *file, const struct device_io *io)
 {
     if (!file->base.info.can_punch)
         return -EOPNOTSUPP;
@@ -144,7 +145,7 @@ static int zeroes_write(struct device_file *file, uint64_t offset_bytes, uint64_
     return 0;
 }
 
-int device_file_allocate(struct device_file *file, const struct device_io *io)
+static int file_allocate(struct device_file *file, const struct device_io *io)
 {
     if (file->base.info.is_block_device)
         return 0;
@@ -159,13 +160,13 @@ int device_file_run_one(struct device_file *file, const struct device_io *io)
     case DEVICE_WRITE:
         return device_file_transfer(file, io, 0);
     case DEVICE_FLUSH:
-        return device_file_flush(file);
+        return file_flush(file);
     case DEVICE_PUNCH:
-        return device_file_punch(file, io);
+        return file_punch(file, io);
     case DEVICE_ALLOCATE:
         break;
     }
-    return device_file_allocate(file, io);
+    return file_allocate(file, io);
 }
 
 int device_file_resize(struct device *dev, uint64_t size_bytes)
@@ -181,7 +182,7 @@ int device_file_resize(struct device *dev, uint64_t size_bytes)
     } while (ret < 0 && errno == EINTR);
     if (ret < 0)
         return -errno;
-    ret = device_file_flush(file);
+    ret = file_flush(file);
     if (ret < 0)
         device_set_failed(dev);
     return ret;

@@ -6,9 +6,6 @@
 
 #include "env/device.h"
 
-/* info.size_bytes, safe against a resize in another thread. */
-uint64_t device_size(const struct device *dev);
-
 /* From now on writes, flushes, punches and allocates are refused. */
 void device_set_failed(struct device *dev);
 
@@ -33,19 +30,12 @@ struct device_file *device_file_of(struct device *dev);
 /* One element in the calling thread, with plain system calls; 0 or negative errno. The transfer starts at `done_bytes`
  * into the element (for the rest of a short transfer). */
 int device_file_transfer(struct device_file *file, const struct device_io *io, uint64_t done_bytes);
-int device_file_flush(struct device_file *file);
-int device_file_punch(struct device_file *file, const struct device_io *io);
-int device_file_allocate(struct device_file *file, const struct device_io *io);
 int device_file_run_one(struct device_file *file, const struct device_io *io);
 
 int device_file_resize(struct device *dev, uint64_t size_bytes);
 uint64_t device_file_allocated_bytes(struct device *dev);
-/* Unlocks and closes the descriptor and frees what device_file_open made inside *file, not file itself. */
+/* Unlocks and closes the descriptor; does not free `file`. */
 void device_file_fini(struct device_file *file);
-
-/* Fills *file (all zero before) by device_open's rules. */
-int device_file_open(struct device_file *file, struct env *env, const char *path, unsigned flags, uint64_t size_bytes,
-                     struct error *err);
 
 extern const struct device_ops device_plain_ops;
 

@@ -302,7 +302,7 @@ static int device_prepare(int fd, const char *path, unsigned flags, const struct
     return 0;
 }
 
-int device_file_open(struct device_file *file, struct env *env, const char *path, unsigned flags, uint64_t size_bytes,
+static int file_open(struct device_file *file, struct env *env, const char *path, unsigned flags, uint64_t size_bytes,
                      struct error *err)
 {
     struct device *dev = &file->base;
@@ -337,7 +337,7 @@ int device_open(struct env *env, const char *path, unsigned flags, uint64_t size
     struct device_file *file = calloc(1, sizeof *file);
     if (file == NULL)
         return error_set(err, -ENOMEM, "%s: out of memory", path);
-    int ret = device_file_open(file, env, path, flags, size_bytes, err);
+    int ret = file_open(file, env, path, flags, size_bytes, err);
     if (ret < 0) {
         free(file);
         return ret;

@@ -5,6 +5,8 @@
  * just goes on if it picked itself. Timers fire inside that choice, when nobody is runnable, on the stack of whoever
  * chooses; what they fire therefore may wake fibers but not wait.
  */
+#include "env/sim.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,7 +234,8 @@ void sim_wait(struct sim *sim, const char *waits_for, const void *waits_on)
     fiber_switch(sim);
 }
 
-void sim_yield(struct sim *sim)
+/* The running fiber lets others run. Outside: does nothing. */
+static void yield(struct sim *sim)
 {
     if (sim_is_outside(sim))
         return;
@@ -244,7 +247,7 @@ bool sim_yield_maybe(struct sim *sim)
 {
     if (sim->yield_per_mille == 0 || sim_is_outside(sim) || !prng_chance(&sim->prng, sim->yield_per_mille))
         return false;
-    sim_yield(sim);
+    yield(sim);
     return true;
 }
 

@@ -5,9 +5,9 @@
  * Everything here belongs to one OS thread; nothing is locked.
  *
  * States of a fiber, and who changes them:
- *   RUNNABLE -> RUNNING   fiber_yield_to_scheduler picks it
- *   RUNNING  -> RUNNABLE  sim_yield
- *   RUNNING  -> WAITING   fiber_wait_on, fiber_wait_timer, sim_wait
+ *   RUNNABLE -> RUNNING   fiber_pick, at the end of each sim_wait and yield
+ *   RUNNING  -> RUNNABLE  sim_yield_maybe
+ *   RUNNING  -> WAITING   sim_wait
  *   WAITING  -> RUNNABLE  fiber_wake, by another fiber or by a timer
  *   RUNNING  -> ENDED     its function returned
  * The code that created the simulation is a fiber as well, `outside`, on the stack it came with. It never yields of its
@@ -105,9 +105,7 @@ void fiber_free(struct fiber *fiber);
 void fiber_wake(struct fiber *fiber);
 /* The running fiber waits until fiber_wake; what for and on which object: texts for the report of a deadlock. */
 void sim_wait(struct sim *sim, const char *waits_for, const void *waits_on);
-/* The running fiber lets others run. Outside: does nothing. */
-void sim_yield(struct sim *sim);
-/* sim_yield with the probability set by sim_set_yield; true if it did. */
+/* Lets other fibers run, with the probability set by sim_set_yield; true if it did. Outside: never. */
 bool sim_yield_maybe(struct sim *sim);
 
 #endif

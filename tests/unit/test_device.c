@@ -1,118 +1,10 @@
 /*
  * Conformance: the same checks on every implementation of a device. What holds here is what device.h promises to the
- * floors above, whichever device they get.
+ * floors above, whichever device they get. What fails, and how, is in test_device_failure.c.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "test_device_fixture.h"
 
-#include "base/error.h"
-#include "base/math.h"
-#include "base/prng.h"
-#include "env/device.h"
-#include "env/device_impl.h"
-#include "env/sim.h"
-#include "seed.h"
-#include "tap.h"
-
-#define PAGE 4096
-#define DEVICE_PAGES 2048
-#define DEVICE_BYTES (DEVICE_PAGES * PAGE)
 #define LONG_VECTOR 1500
-
-enum target { TARGET_PLAIN, TARGET_BUFFERED, TARGET_URING, TARGET_SIM, TARGET_COUNT };
-
-static const char *const engines[] = {"plain", "plain", "io_uring", "simulation"};
-
-static enum target target;
-static uint64_t seed;
-static char directory[200];
-
-struct fixture {
-    struct device *dev;
-    struct env *env;
-    struct sim *sim;
-    struct sim_disk *disk;
-    char path[256];
-    uint8_t *buf; /* DEVICE_BYTES */
-};
-
-static bool fixture_init(struct fixture *f)
-{
-    static const unsigned flags[] = {DEVICE_OPEN_PLAIN, DEVICE_OPEN_BUFFERED, 0};
-    memset(f, 0, sizeof *f);
-    f->buf = device_buffer_new(DEVICE_BYTES);
-    if (target == TARGET_SIM) {
-        f->sim = sim_new(seed);
-        f->env = sim_env(f->sim);
-        f->disk = sim_disk_new(f->sim, DEVICE_BYTES, 4096);
-        f->dev = sim_disk_open(f->disk, false);
-    } else {
-        struct error err = {0};
-        f->env = env_os();
-        snprintf(f->path, sizeof f->path, "%s/device", directory);
-        if (device_open(f->env, f->path, DEVICE_OPEN_CREATE | flags[target], DEVICE_BYTES, &f->dev, &err) != 0)
-            printf("# %s\n", err.text);
-    }
-    if (f->dev != NULL && target != TARGET_SIM && strcmp(f->dev->info.engine, engines[target]) != 0) {
-        tap_skip("neither O_DIRECT nor io_uring here");
-        device_close(f->dev);
-        f->dev = NULL;
-        (void)unlink(f->path);
-        device_buffer_free(f->buf);
-        return false;
-    }
-    EXPECT(f->dev != NULL);
-    return f->dev != NULL;
-}
-
-static void fixture_fini(struct fixture *f)
-{
-    device_close(f->dev);
-    if (f->sim != NULL) {
-        sim_disk_free(f->disk);
-        sim_free(f->sim);
-    } else {
-        EXPECT_EQ(unlink(f->path), 0);
-    }
-    device_buffer_free(f->buf);
-}
-
-/* Opens the same device again. */
-static void fixture_reopen(struct fixture *f, bool read_only)
-{
-    struct error err = {0};
-    device_close(f->dev);
-    f->dev = NULL;
-    if (target == TARGET_SIM)
-        f->dev = sim_disk_open(f->disk, read_only);
-    else if (device_open(f->env, f->path, read_only ? DEVICE_OPEN_READ_ONLY : 0, 0, &f->dev, &err) != 0)
-        printf("# %s\n", err.text);
-}
-
-static void pattern(uint8_t *bytes, size_t n, uint64_t salt)
-{
-    struct prng prng;
-    prng_seed(&prng, seed ^ salt);
-    prng_fill(&prng, bytes, n);
-}
-
-static struct device_io io_of(enum device_io_kind kind, uint64_t page, const struct iovec *iov, int iov_count)
-{
-    struct device_io io = {.kind = kind, .offset_bytes = page * PAGE, .iov = iov, .iov_count = iov_count};
-    for (int i = 0; i < iov_count; i++)
-        io.length_bytes += iov[i].iov_len;
-    return io;
-}
-
-static struct device_io range_io(enum device_io_kind kind, uint64_t page, uint64_t pages)
-{
-    return (struct device_io){.kind = kind, .offset_bytes = page * PAGE, .length_bytes = pages * PAGE};
-}
 
 static void test_info(void)
 {
@@ -270,172 +162,6 @@ static void test_after_previous(void)
     fixture_fini(&f);
 }
 
-static void test_past_the_end(void)
-{
-    struct fixture f;
-    if (!fixture_init(&f))
-        return;
-    EXPECT_EQ(device_read(f.dev, DEVICE_BYTES, f.buf, PAGE), -EIO);
-    EXPECT_EQ(device_read(f.dev, DEVICE_BYTES - PAGE, f.buf, 2 * PAGE), -EIO);
-    EXPECT_EQ(device_read(f.dev, UINT64_MAX - PAGE + 1, f.buf, PAGE), -EIO);
-    EXPECT_EQ(device_read(f.dev, DEVICE_BYTES - PAGE, f.buf, PAGE), 0);
-    EXPECT(!f.dev->failed);
-
-    /* A failed read cancels what comes after it, and that is no failure of the device. */
-    struct iovec iov = {.iov_base = f.buf, .iov_len = PAGE};
-    struct device_io ios[3] = {io_of(DEVICE_READ, DEVICE_PAGES, &iov, 1),
-                               {.kind = DEVICE_FLUSH, .after_previous = true},
-                               io_of(DEVICE_READ, 0, &iov, 1)};
-    EXPECT_EQ(device_run(f.dev, ios, 3), -EIO);
-    EXPECT_EQ(ios[1].result, -ECANCELED);
-    EXPECT_EQ(ios[2].result, 0);
-    EXPECT_EQ(f.dev->stats.flushes, 0);
-    EXPECT(!f.dev->failed);
-
-    EXPECT_EQ(device_write(f.dev, DEVICE_BYTES, f.buf, PAGE), -EIO);
-    EXPECT(f.dev->failed);
-    EXPECT_EQ(device_write(f.dev, 0, f.buf, PAGE), -EIO);
-    fixture_fini(&f);
-}
-
-/* The next writes fail, from page 8 on in files (a limit on the file size), any page in the simulation. */
-static void writes_begin_to_fail(struct fixture *f)
-{
-    if (target == TARGET_SIM) {
-        sim_disk_fail(f->disk, DEVICE_WRITE, 1, -EFBIG, true);
-        return;
-    }
-    struct rlimit limit;
-    (void)getrlimit(RLIMIT_FSIZE, &limit);
-    limit.rlim_cur = 8 * PAGE;
-    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
-static void writes_stop_to_fail(void)
-{
-    struct rlimit limit;
-    (void)getrlimit(RLIMIT_FSIZE, &limit);
-    limit.rlim_cur = limit.rlim_max;
-    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
-static void expect_failed_for_good(struct fixture *f)
-{
-    uint64_t flushes = f->dev->stats.flushes, writes = f->dev->stats.writes;
-    struct device_io punch = range_io(DEVICE_PUNCH, 0, 1), allocate = range_io(DEVICE_ALLOCATE, 0, 1);
-    EXPECT(f->dev->failed);
-    EXPECT_EQ(device_write(f->dev, 0, f->buf, PAGE), -EIO);
-    EXPECT_EQ(device_flush(f->dev), -EIO);
-    EXPECT_EQ(device_run(f->dev, &punch, 1), -EIO);
-    EXPECT_EQ(device_run(f->dev, &allocate, 1), -EIO);
-    EXPECT_EQ(device_resize(f->dev, DEVICE_BYTES + PAGE), -EIO);
-    EXPECT_EQ(f->dev->stats.writes, writes);
-    EXPECT_EQ(f->dev->stats.flushes, flushes);
-    struct iovec iov = {.iov_base = f->buf, .iov_len = PAGE};
-    struct device_io mixed[3] = {
-        io_of(DEVICE_READ, 0, &iov, 1), {.kind = DEVICE_FLUSH, .after_previous = true}, io_of(DEVICE_READ, 1, &iov, 1)};
-    EXPECT_EQ(device_run(f->dev, mixed, 3), -EIO);
-    EXPECT_EQ(mixed[0].result, 0);
-    EXPECT_EQ(mixed[1].result, -EIO);
-    EXPECT_EQ(mixed[2].result, 0);
-}
-
-/* A write that fails after it was half done: the flush behind it is cancelled, the device is failed. */
-static void test_failed_write_is_for_good(void)
-{
-    struct fixture f;
-    if (!fixture_init(&f))
-        return;
-    EXPECT_EQ(device_write(f.dev, 0, f.buf, 16 * PAGE), 0);
-    EXPECT_EQ(device_flush(f.dev), 0);
-    writes_begin_to_fail(&f);
-    memset(f.buf, 1, 16 * PAGE);
-    struct iovec iov = {.iov_base = f.buf, .iov_len = 16 * PAGE};
-    struct device_io ios[2] = {io_of(DEVICE_WRITE, 0, &iov, 1), {.kind = DEVICE_FLUSH, .after_previous = true}};
-    EXPECT_EQ(device_run(f.dev, ios, 2), -EFBIG);
-    EXPECT_EQ(ios[0].result, -EFBIG);
-    EXPECT_EQ(ios[1].result, -ECANCELED);
-    writes_stop_to_fail();
-    EXPECT_EQ(f.dev->stats.flushes, 1);
-    expect_failed_for_good(&f);
-    fixture_fini(&f);
-}
-
-/* The same where several writes were on their way at once; some of them succeed. */
-static void test_failed_write_among_several(void)
-{
-    enum { SEVERAL = 12 };
-    struct fixture f;
-    if (!fixture_init(&f))
-        return;
-    struct iovec iov[SEVERAL];
-    struct device_io ios[SEVERAL + 1];
-    if (target == TARGET_SIM)
-        sim_disk_fail(f.disk, DEVICE_WRITE, 5, -EFBIG, false);
-    else
-        writes_begin_to_fail(&f);
-    for (size_t i = 0; i < SEVERAL; i++) {
-        iov[i] = (struct iovec){.iov_base = f.buf, .iov_len = PAGE};
-        ios[i] = io_of(DEVICE_WRITE, i, &iov[i], 1);
-    }
-    ios[SEVERAL] = (struct device_io){.kind = DEVICE_FLUSH, .after_previous = true};
-    EXPECT_EQ(device_run(f.dev, ios, SEVERAL + 1), -EFBIG);
-    writes_stop_to_fail();
-    size_t failed = 0;
-    for (size_t i = 0; i < SEVERAL; i++)
-        failed += ios[i].result != 0;
-    EXPECT_EQ(failed, target == TARGET_SIM ? 1 : 4);
-    EXPECT_EQ(ios[SEVERAL].result, -ECANCELED);
-    EXPECT_EQ(f.dev->stats.writes, SEVERAL - failed);
-    expect_failed_for_good(&f);
-    fixture_fini(&f);
-}
-
-static void test_failed_flush_is_for_good(void)
-{
-    struct fixture f;
-    if (!fixture_init(&f))
-        return;
-    int kept = -1, pipe_ends[2] = {-1, -1};
-    if (target == TARGET_SIM) {
-        sim_disk_fail(f.disk, DEVICE_FLUSH, 1, -EINVAL, false);
-    } else {
-        /* A pipe cannot be synced. */
-        kept = dup(device_file_of(f.dev)->fd);
-        REQUIRE(kept >= 0 && pipe(pipe_ends) == 0);
-        REQUIRE(dup2(pipe_ends[0], device_file_of(f.dev)->fd) >= 0);
-    }
-    EXPECT_EQ(device_flush(f.dev), -EINVAL);
-    if (kept >= 0) {
-        EXPECT(dup2(kept, device_file_of(f.dev)->fd) >= 0);
-        (void)close(kept);
-        (void)close(pipe_ends[0]);
-        (void)close(pipe_ends[1]);
-    }
-    expect_failed_for_good(&f);
-    fixture_fini(&f);
-}
-
-static void test_file_that_became_short(void)
-{
-    struct fixture f;
-    if (!fixture_init(&f))
-        return;
-    if (target == TARGET_SIM) {
-        tap_skip("a simulated disk does not shrink behind the back of its device");
-    } else {
-        EXPECT_EQ(truncate(f.path, 8 * PAGE + 512), 0);
-        EXPECT_EQ(device_read(f.dev, 7 * PAGE, f.buf, PAGE), 0);
-        EXPECT_EQ(device_read(f.dev, 7 * PAGE, f.buf, 4 * PAGE), -EIO);
-        struct iovec iov = {.iov_base = f.buf, .iov_len = PAGE};
-        struct device_io ios[2] = {io_of(DEVICE_READ, 1, &iov, 1), io_of(DEVICE_READ, 100, &iov, 1)};
-        EXPECT_EQ(device_run(f.dev, ios, 2), -EIO);
-        EXPECT_EQ(ios[0].result, 0);
-        EXPECT(!f.dev->failed);
-    }
-    fixture_fini(&f);
-}
-
 static void test_punch_and_allocate(void)
 {
     struct fixture f;
@@ -578,40 +304,6 @@ static void test_many_threads(void)
     fixture_fini(&f);
 }
 
-static bool aborts(struct fixture *f, struct device_io io)
-{
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        (void)close(STDOUT_FILENO);
-        (void)close(STDERR_FILENO);
-        int ignored = device_run(f->dev, &io, 1);
-        _exit(ignored == 0 ? 0 : 1);
-    }
-    int status = 0;
-    return waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
-}
-
-static void test_misuse_aborts(void)
-{
-    struct fixture f;
-    if (!fixture_init(&f))
-        return;
-    struct iovec page = {f.buf, PAGE}, odd_buffer = {f.buf + 512, PAGE}, sector = {f.buf, 512};
-    struct device_io io = io_of(DEVICE_READ, 0, &page, 1);
-    io.offset_bytes = 512;
-    EXPECT(aborts(&f, io));
-    EXPECT(aborts(&f, io_of(DEVICE_READ, 0, &odd_buffer, 1)));
-    EXPECT(aborts(&f, io_of(DEVICE_WRITE, 0, &sector, 1)));
-    io = io_of(DEVICE_WRITE, 0, &page, 1);
-    io.length_bytes = 2 * PAGE;
-    EXPECT(aborts(&f, io));
-    EXPECT(aborts(&f, range_io(DEVICE_PUNCH, 0, 0)));
-    EXPECT(aborts(&f, (struct device_io){.kind = DEVICE_FLUSH, .length_bytes = PAGE}));
-    EXPECT(!aborts(&f, io_of(DEVICE_READ, 0, &page, 1)));
-    fixture_fini(&f);
-}
-
 static void test_buffers(void)
 {
     uint8_t *buffer = device_buffer_new(1);
@@ -624,38 +316,22 @@ static void test_buffers(void)
     device_close(NULL);
 }
 
+static void checks(void)
+{
+    RUN(test_info);
+    RUN(test_read_after_write);
+    RUN(test_vectors);
+    RUN(test_many_in_one_call);
+    RUN(test_counters);
+    RUN(test_after_previous);
+    RUN(test_punch_and_allocate);
+    RUN(test_read_only);
+    RUN(test_resize);
+    RUN(test_many_threads);
+    RUN(test_buffers);
+}
+
 int main(void)
 {
-    static const char *const names[] = {"plain with O_DIRECT", "plain through the page cache", "io_uring",
-                                        "simulation"};
-    const char *root = getenv("TMPDIR");
-    seed = seed_choose();
-    (void)signal(SIGXFSZ, SIG_IGN);
-    snprintf(directory, sizeof directory, "%s/ashlar-device-XXXXXX", root != NULL ? root : "/var/tmp");
-    if (mkdtemp(directory) == NULL) {
-        printf("Bail out! %s: %s\n", directory, strerror(errno));
-        return 1;
-    }
-    for (target = TARGET_PLAIN; target < TARGET_COUNT; target++) {
-        printf("# %s\n", names[target]);
-        RUN(test_info);
-        RUN(test_read_after_write);
-        RUN(test_vectors);
-        RUN(test_many_in_one_call);
-        RUN(test_counters);
-        RUN(test_after_previous);
-        RUN(test_past_the_end);
-        RUN(test_failed_write_is_for_good);
-        RUN(test_failed_write_among_several);
-        RUN(test_failed_flush_is_for_good);
-        RUN(test_file_that_became_short);
-        RUN(test_punch_and_allocate);
-        RUN(test_read_only);
-        RUN(test_resize);
-        RUN(test_many_threads);
-        RUN(test_misuse_aborts);
-    }
-    RUN(test_buffers);
-    (void)rmdir(directory);
-    return tap_done();
+    return conformance_main(checks);
 }
