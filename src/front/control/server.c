@@ -235,17 +235,30 @@ static bool peer_allowed(int fd)
     return control_peer_of(fd, &pid, &uid) == 0 && (uid == 0 || uid == geteuid());
 }
 
+/* Adds a connection and its thread, unless the server is ending: who waits for the last connection then must not be
+ * overtaken by a new one. */
+static int connection_add(struct control_server *s, struct connection *c)
+{
+    int r = 0;
+    env_mutex_lock(&s->mutex);
+    if (s->state != SERVING)
+        r = -ESHUTDOWN;
+    else if (s->connection_count >= CONNECTIONS_MAX)
+        r = -EAGAIN;
+    else
+        r = env_thread_start(s->host->env, "control", connection_run, c, &c->thread);
+    if (r == 0) {
+        list_append(&s->connections, &c->link);
+        s->connection_count++;
+    }
+    env_mutex_unlock(&s->mutex);
+    return r;
+}
+
 static void connection_start(struct control_server *s, int fd)
 {
-    env_mutex_lock(&s->mutex);
-    bool full = s->connection_count >= CONNECTIONS_MAX;
-    env_mutex_unlock(&s->mutex);
     if (!peer_allowed(fd)) {
         refuse(fd, -EPERM, "this pool is served by another user");
-        return;
-    }
-    if (full) {
-        refuse(fd, -EAGAIN, "the server is busy with as many commands as it takes; try again");
         return;
     }
     struct connection *c = calloc(1, sizeof(*c));
@@ -257,14 +270,14 @@ static void connection_start(struct control_server *s, int fd)
     list_init(&c->link);
     channel_init(&c->channel, fd, s->end_fd, CONTROL_REQUEST_BYTES_MAX);
     env_mutex_init(&c->send_mutex, s->host->env);
-    if (env_thread_start(s->host->env, "control", connection_run, c, &c->thread) < 0) {
-        connection_free(c);
+    int r = connection_add(s, c);
+    if (r == 0)
         return;
-    }
-    env_mutex_lock(&s->mutex);
-    list_append(&s->connections, &c->link);
-    s->connection_count++;
-    env_mutex_unlock(&s->mutex);
+    c->channel.fd = -1;
+    connection_free(c);
+    refuse(fd, r,
+           r == -EAGAIN ? "the server is busy with as many commands as it takes; try again"
+                        : "the server is stopping, or has no thread for another command");
 }
 
 /* Fills the poll set: the wake-up, the listening socket, connections that work. Returns its length; 0: it is over. */
