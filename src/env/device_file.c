@@ -79,20 +79,36 @@ static int fdatasync_whole(int fd)
     return ret < 0 ? -errno : 0;
 }
 
-static int file_flush(struct device_file *file)
+/* Done when a flush that began after the call has ended, whoever ran it. See struct device_file. */
+static int flush_shared(struct device_file *file)
 {
     struct device *dev = &file->base;
-    if (dev->info.is_direct)
-        return fdatasync_whole(file->fd);
+    int ret = 0;
     env_mutex_lock(&file->flush_lock);
-    int ret = -EIO;
-    if (!atomic_load_explicit(&dev->failed, memory_order_acquire)) {
+    uint64_t mine = file->flushes_begun + 1;
+    while (file->flushes_ended < mine && !atomic_load_explicit(&dev->failed, memory_order_acquire)) {
+        if (file->flushes_begun > file->flushes_ended) {
+            env_cond_wait(&file->flush_ended, &file->flush_lock);
+            continue;
+        }
+        file->flushes_begun++;
+        env_mutex_unlock(&file->flush_lock);
         ret = fdatasync_whole(file->fd);
+        env_mutex_lock(&file->flush_lock);
         if (ret < 0)
             device_set_failed(dev);
+        file->flushes_ended++;
+        env_cond_broadcast(&file->flush_ended);
     }
+    if (ret == 0 && atomic_load_explicit(&dev->failed, memory_order_acquire))
+        ret = -EIO;
     env_mutex_unlock(&file->flush_lock);
     return ret;
+}
+
+static int file_flush(struct device_file *file)
+{
+    return file->base.info.is_direct ? fdatasync_whole(file->fd) : flush_shared(file);
 }
 
 static int fallocate_whole(int fd, int mode, uint64_t offset_bytes, uint64_t length_bytes)
@@ -198,6 +214,7 @@ uint64_t device_file_allocated_bytes(struct device *dev)
 
 void device_file_fini(struct device_file *file)
 {
+    env_cond_destroy(&file->flush_ended);
     env_mutex_destroy(&file->flush_lock);
     /* Explicitly, because the lock would otherwise live as long as a descriptor that a forked child has inherited. */
     (void)flock(file->fd, LOCK_UN);

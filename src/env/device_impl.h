@@ -17,12 +17,15 @@ struct device_file {
     struct device base;
     int fd;
     /*
-     * Held around a flush where writes go through the page cache. The kernel reports a failed writeback to one fsync
-     * only: of two that run at once, the one not told would report lost data as durable. Under the lock the second
-     * begins after the first has set `failed`, and looks.
+     * Where writes go through the page cache, flushes run one at a time, and those that ask meanwhile share the next
+     * one. The kernel reports a failed writeback to one fdatasync only: of two that run at once, the one not told would
+     * call lost data durable. One after the other, the second begins after the first has set `failed`, and looks. With
+     * O_DIRECT each write hears of its own failure, and flushes run side by side.
      */
     struct env_mutex flush_lock;
-    struct device_rings *rings; /* io_uring only */
+    struct env_cond flush_ended;
+    uint64_t flushes_begun, flushes_ended; /* guarded by flush_lock; begun is ended or one more */
+    struct device_rings *rings;            /* io_uring only */
 };
 
 struct device_file *device_file_of(struct device *dev);

@@ -25,6 +25,8 @@
 
 #define SECTOR_BYTES_MIN 512
 #define SECTOR_BYTES_MAX 65536
+#define LOCK_TRIES 20
+#define LOCK_PAUSE_NS 50000000
 
 /* The system's words for a negative errno; buf is used or not. */
 static const char *error_words(int code, char *buf, size_t buf_bytes)
@@ -152,17 +154,28 @@ static int open_path(const char *path, unsigned flags, struct stat *ret_st, stru
     return fd;
 }
 
-static int lock_take(int fd, const char *path, unsigned flags, const struct stat *st, struct error *err)
+/*
+ * On a block device udev takes a lock for a moment whenever somebody who could write has closed it: there a refusal is
+ * believed only when it lasts.
+ */
+static int lock_take(struct env *env, int fd, const char *path, unsigned flags, const struct stat *st,
+                     struct error *err)
 {
     if (flags & DEVICE_OPEN_NO_LOCK)
         return 0;
-    int ret;
-    do {
-        ret = flock(fd, ((flags & DEVICE_OPEN_READ_ONLY) ? LOCK_SH : LOCK_EX) | LOCK_NB);
-    } while (ret < 0 && errno == EINTR);
-    if (ret == 0)
-        return 0;
-    return errno == EWOULDBLOCK ? busy_error(err, path, st) : system_error(err, -errno, path, "cannot be locked");
+    int tries = S_ISBLK(st->st_mode) ? LOCK_TRIES : 1;
+    for (;;) {
+        if (flock(fd, ((flags & DEVICE_OPEN_READ_ONLY) ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0)
+            return 0;
+        if (errno == EINTR)
+            continue;
+        if (errno != EWOULDBLOCK)
+            return system_error(err, -errno, path, "cannot be locked");
+        tries--;
+        if (tries == 0)
+            return busy_error(err, path, st);
+        env_sleep_ns(env, LOCK_PAUSE_NS);
+    }
 }
 
 /* The new name itself must survive a power cut. */
@@ -311,7 +324,7 @@ static int file_open(struct device_file *file, struct env *env, const char *path
     int fd = open_path(path, flags, &st, err);
     if (fd < 0)
         return fd;
-    int ret = lock_take(fd, path, flags, &st, err);
+    int ret = lock_take(env, fd, path, flags, &st, err);
     if (ret == 0 && (flags & DEVICE_OPEN_CREATE))
         ret = file_size_new(fd, path, size_bytes, err);
     if (ret == 0)
@@ -327,6 +340,7 @@ static int file_open(struct device_file *file, struct env *env, const char *path
     (void)snprintf(dev->name, sizeof dev->name, "%s", path);
     file->fd = fd;
     env_mutex_init(&file->flush_lock, env);
+    env_cond_init(&file->flush_ended, env);
     return 0;
 }
 

@@ -17,7 +17,8 @@
 #include "base/tree.h"
 #include "env/sim_impl.h"
 
-#define FIBER_STACK_BYTES (256 * KIB)
+/* Address space; memory is taken for what is touched. Much for a program, little for one with sanitizers. */
+#define FIBER_STACK_BYTES MIB
 /* The simulated world begins at an odd hour of 2024, so that no code comes to rely on times near zero. */
 #define WALL_START_NS UINT64_C(1709208000123456789)
 #define MONOTONIC_START_NS UINT64_C(5000000000)

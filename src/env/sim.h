@@ -1,7 +1,7 @@
 /*
  * The seeded simulation of env/ and of devices: one OS thread, its own clock and scheduler.
  *
- * Threads are fibers (ucontext; annotated for the sanitizers) with stacks of 256 KiB. A fiber runs until it locks a
+ * Threads are fibers (ucontext; annotated for the sanitizers) with stacks of 1 MiB. A fiber runs until it locks a
  * mutex that is held, waits, sleeps, joins, or runs a device operation; at each of these points (and, with probability
  * `yield_per_mille`, at every lock, unlock, signal and start of a thread) the scheduler picks the next runnable fiber
  * by the seed. When no fiber is runnable the clock jumps to the next timer or device completion; when there is neither,

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -346,7 +347,18 @@ static void test_block_device(void)
     EXPECT(claim >= 0);
     EXPECT_EQ(try_open(0, 0, "in use by another program or mounted"), -EBUSY);
     (void)close(claim);
+    /* Locked, but not for long. */
+    EXPECT_EQ(flock(loop, LOCK_SH), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        env_sleep_ns(env_os(), 120000000);
+        _exit(flock(loop, LOCK_UN) == 0 ? 0 : 1);
+    }
     EXPECT_EQ(try_open(0, 0, ""), 0);
+    int status = 1;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
     device_buffer_free(buf);
     (void)close(loop);
 }

@@ -287,7 +287,7 @@ static void test_simulation_in_simulation(void)
     world_fini(&w);
 }
 
-/* Frames of 8 KiB down to most of a fiber's 256 KiB; gives up the processor at the bottom. */
+/* Frames of 8 KiB down to most of a fiber's 1 MiB; gives up the processor at the bottom. */
 static int dig(struct world *w, int levels)
 {
     volatile char room[8192];
@@ -302,7 +302,7 @@ static int dig(struct world *w, int levels)
 static void deep(void *arg)
 {
     struct world *w = arg;
-    w->ended += dig(w, 20);
+    w->ended += dig(w, 90);
 }
 
 static void test_stack_is_large_enough(void)
@@ -311,7 +311,7 @@ static void test_stack_is_large_enough(void)
     world_init(&w, seed);
     sim_run(w.sim, deep, &w);
     sim_run(w.sim, deep, &w);
-    EXPECT_EQ(w.ended, 40);
+    EXPECT_EQ(w.ended, 180);
     world_fini(&w);
 }
 
