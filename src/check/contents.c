@@ -14,6 +14,9 @@
 #include "base/math.h"
 #include "check/tree.h"
 
+/* Object ids are indices of a tree of the greatest height. */
+#define OBJECT_COUNT_MAX (UINT64_C(1) << map_level_bits(MAP_LEVELS_MAX - 1))
+
 struct own_record {
     struct pointer pointer;
     uint64_t index;
@@ -208,7 +211,7 @@ int check_load_catalog(struct inspection *ins, struct error *err)
 {
     struct own_records records = {.ins = ins};
     int result =
-        add_own_tree(ins, ROOT_CATALOG, BRANCH_CATALOG, "(catalog)", CATALOG_OBJECT_BYTES_MAX, ins->label.next_branch);
+        add_own_tree(ins, ROOT_CATALOG, BRANCH_CATALOG, "(catalog)", CATALOG_OBJECT_BYTES_MAX, OBJECT_COUNT_MAX);
     const struct check_visitor visitor = {.arg = &records, .record = collect_record};
     if (result == 0)
         result = check_tree_walk(ins, CHECK_TREE_CATALOG, &visitor);

@@ -34,7 +34,6 @@ enum check_severity { CHECK_WRONG, CHECK_SUSPICIOUS, CHECK_LEAK, CHECK_SEVERITY_
     X(NODE_INVALID, "NODE-INVALID", WRONG, "a map node verifies, but its content breaks the format's rules")           \
     X(MAP_ADDRESS, "MAP-ADDRESS", WRONG, "a pointer names an address it must not name")                                \
     X(MAP_BEYOND_END, "MAP-BEYOND-END", WRONG, "a map holds data past the end of its volume")                          \
-    X(MAP_HEIGHT, "MAP-HEIGHT", WRONG, "a map has too few levels, or more than the format has")                        \
     X(SEGMENT_LOST, "SEGMENT-LOST", WRONG, "a pointer names a segment that lies in no slot")                           \
     X(ENTRY_MISSING, "ENTRY-MISSING", WRONG, "no chunk has an entry for what a pointer names")                         \
     X(ENTRY_MISMATCH, "ENTRY-MISMATCH", WRONG, "the chunk's entry says otherwise than the pointer")                    \

@@ -8,7 +8,8 @@
  * First the chain is followed by headers and tables alone; that gives the highest durable_to any of its chunks claims.
  * Chunks that end above it were perhaps never whole: there the first one whose payload does not verify is the end of
  * the log, and nothing is wrong (R16). Below it a payload that does not verify is a damaged record. And if the chain
- * itself ends below what some chunk of the same opening further on claims to be durable, flushed log is damaged.
+ * itself ends below what some chunk further on claims to be durable, flushed log is damaged. (A chunk that was cut off
+ * from the chain by an earlier power cut never claims more than where it was cut off.)
  */
 #include "check/inspection.h"
 
@@ -37,7 +38,6 @@ struct chain {
     struct place next[LOOKAHEAD_SLOTS_MAX];
     uint32_t next_count;
     struct checksum value;
-    uint64_t incarnation; /* of the last chunk, at first the label's */
     uint64_t durable_to;
     bool bridged; /* the last chunk was a bridge: the log goes on at `at` or not at all */
     bool stopped; /* it runs into a slot where it cannot be */
@@ -46,7 +46,7 @@ struct chain {
 static void begin(struct chain *chain, struct inspection *ins)
 {
     const struct label *l = &ins->label;
-    *chain = (struct chain){.ins = ins, .value = l->replay_chain, .incarnation = l->incarnation};
+    *chain = (struct chain){.ins = ins, .value = l->replay_chain};
     chain->at = (struct place){.segment = l->replay_address / ins->segment_bytes, .slot = l->replay_slot};
     chain->offset = (uint32_t)(l->replay_address % ins->segment_bytes);
     chain->durable_to = l->replay_address;
@@ -74,28 +74,37 @@ static bool next_chunk_at(struct chain *chain, struct place at, uint32_t offset,
 }
 
 /*
- * Whether the log may run into this slot. By the table of the checkpoint it must be free, or hold just this segment
- * (which may have been written already when the table was), or be about to leave quarantine (R20, R21); and the log is
- * in a slot only once.
+ * Whether a slot is free for the log behind the checkpoint (R20, R21). Free is what the table calls so, what was about
+ * to leave quarantine, and what the heads took after the cut: the table was written a little later than the label's
+ * positions, and a recovery forgets what it says about those.
  */
+static bool slot_is_free(const struct inspection *ins, uint32_t slot)
+{
+    const struct label *l = &ins->label;
+    const struct slot *t = &ins->slots[slot].table;
+    const bool open = t->state == SLOT_OPEN || t->state == SLOT_NEXT;
+    if (t->state == SLOT_BARE || t->state == SLOT_READY)
+        return true;
+    if (t->state == SLOT_QUARANTINED)
+        return t->since < l->checkpoint || l->sequence != ins->newest_sequence;
+    if (t->head == CHUNK_HEAD_DATA)
+        return t->segment > l->replay_address / ins->segment_bytes;
+    return open && slot != l->node_slot &&
+           (l->node_slot == SLOT_NONE || t->segment > l->node_address / ins->segment_bytes);
+}
+
+/* Takes note that the log runs into a slot; false, and reported, if it cannot be there. A slot is entered once only. */
 static bool may_enter(struct chain *chain, struct place to)
 {
     struct inspection *ins = chain->ins;
     if (to.slot >= ins->slot_count)
         return false;
     struct check_slot *s = &ins->slots[to.slot];
-    const struct slot *t = &s->table;
-    bool allowed = t->state == SLOT_BARE || t->state == SLOT_READY || ins->table_incomplete;
-    if (t->state == SLOT_NEXT || t->state == SLOT_OPEN || t->state == SLOT_CLOSED)
-        allowed |= t->segment == to.segment && t->head == CHUNK_HEAD_DATA;
-    if (t->state == SLOT_QUARANTINED)
-        allowed |= t->since < ins->label.checkpoint || ins->label.sequence != ins->newest_sequence;
-    if (s->replay_segment != CHECK_NOWHERE)
-        allowed = false;
-    if (!allowed) {
+    const bool free = slot_is_free(ins, to.slot) || ins->table_incomplete;
+    if (!free || s->replay_segment != CHECK_NOWHERE) {
         check_found(ins, CHECK_PROBLEM_LOG_SLOT_CONFLICT, check_slot_offset(ins, to.slot),
                     to.segment * ins->segment_bytes, "segment %" PRIu64 " in slot %" PRIu32 ", state %u", to.segment,
-                    to.slot, t->state);
+                    to.slot, s->table.state);
         return false;
     }
     s->replay_segment = to.segment;
@@ -121,7 +130,6 @@ static int follow(struct chain *chain, const struct check_chunk *c)
         return -ENOMEM;
     *r = (struct check_replay_chunk){.address = c->address, .slot = c->slot, .chunk_bytes = c->header.chunk_bytes};
     chain->value = c->header.chain;
-    chain->incarnation = c->header.incarnation;
     chain->durable_to = max_u64(chain->durable_to, c->header.durable_to);
     chain->offset += c->header.chunk_bytes;
     take_next_segments(chain, &c->header);
@@ -163,7 +171,7 @@ static int step(struct chain *chain)
 
 /* ---- the end of the chain ---- */
 
-/* The highest durable_to that a chunk of the last opening claims in a stretch of a slot. */
+/* The highest durable_to that a chunk claims in a stretch of a slot. */
 static uint64_t claims_in(struct chain *chain, struct place at, uint32_t offset, uint64_t *left)
 {
     struct inspection *ins = chain->ins;
@@ -179,7 +187,7 @@ static uint64_t claims_in(struct chain *chain, struct place at, uint32_t offset,
         uint32_t n = ins->write_unit_bytes;
         /* A header is cheap to tell from none; a chunk is taken at its word only if it verifies. */
         if (bytes != NULL && chunk_header_decode(bytes, CHUNK_HEADER_BYTES, ins->write_unit_bytes, &h, NULL) == 0 &&
-            h.incarnation == chain->incarnation && h.head == CHUNK_HEAD_DATA &&
+            h.head == CHUNK_HEAD_DATA &&
             check_chunk_read(ins, &ins->scan, at.slot, at.segment, offset, ins->segment_bytes, &c) == 0) {
             claim = max_u64(claim, c.header.durable_to);
             n = c.header.chunk_bytes;
@@ -224,15 +232,6 @@ static struct check_tree *volume_of(struct inspection *ins, const struct chunk_e
     return t != NULL && t->volume.branch == e->branch ? t : NULL;
 }
 
-static bool entry_in_volume(const struct check_tree *t, const struct chunk_entry *e)
-{
-    if (!range_inside(e->index, e->count, t->record_count))
-        return false;
-    if (e->kind == ENTRY_PATCH)
-        return range_inside(e->first_sector, e->sector_count, t->record_bytes / SECTOR_BYTES);
-    return true;
-}
-
 /* true if every payload of the chunk is what its table says. */
 static bool payload_verifies(const struct replayed *r)
 {
@@ -251,16 +250,18 @@ static void apply_entry(struct replayed *r, const struct chunk_entry *e)
     struct check_tree *t = volume_of(ins, e);
     if (e->kind == ENTRY_BRIDGE)
         return;
-    if (t == NULL) {
+    /* Past the end: written while a checkpoint was made that cuts the volume off. Ranges may reach beyond it. */
+    if (t == NULL || e->index >= t->record_count) {
         ins->report->summary.skipped_entries++;
         return;
     }
     ins->report->summary.replay_entries++;
     const uint64_t address = r->chunk.address + e->payload_offset;
     const uint64_t offset = r->chunk.device_offset_bytes + e->payload_offset;
-    if (!entry_in_volume(t, e)) {
-        check_found_in(ins, CHECK_PROBLEM_LOG_ENTRY_RANGE, t, e->index, e->count, offset, address,
-                       "records %" PRIu64 "+%" PRIu64 " of %" PRIu64, e->index, e->count, t->record_count);
+    if (e->kind == ENTRY_PATCH && !range_inside(e->first_sector, e->sector_count, t->record_bytes / SECTOR_BYTES)) {
+        check_found_in(ins, CHECK_PROBLEM_LOG_ENTRY_RANGE, t, e->index, 1, offset, address,
+                       "a patch of sectors %u+%u on a record of %" PRIu32, e->first_sector, e->sector_count,
+                       t->record_bytes / SECTOR_BYTES);
         return;
     }
     if (e->length == 0 || r->bytes == NULL)

@@ -311,19 +311,12 @@ static int visit_node(struct walk *w, const struct pointer *p, uint8_t level, ui
     return level == 0 ? visit_leaf(w, w->nodes[0], p->address) : visit_inner(w, w->nodes[level], p->address);
 }
 
-/* The root stands in a label or a catalog object, which lets fewer kinds pass than may be there. */
+/* The decoders of label and catalog have seen to the height. */
 static int visit_root(struct walk *w)
 {
-    const struct check_tree *t = tree_of(w);
-    const struct pointer *p = &t->volume.root;
-    const uint8_t height = t->volume.height;
-    if (height > MAP_LEVELS_MAX || (height > 0 && t->record_count > records_below((uint8_t)(height - 1)))) {
-        if (w->visitor->report)
-            check_found_in(w->ins, CHECK_PROBLEM_MAP_HEIGHT, t, 0, t->record_count, CHECK_NOWHERE, CHECK_NOWHERE,
-                           "%u levels for %" PRIu64 " records", height, t->record_count);
-        if (height > MAP_LEVELS_MAX)
-            return 0;
-    }
+    const struct pointer *p = &tree_of(w)->volume.root;
+    const uint8_t height = tree_of(w)->volume.height;
+    CHECK_LE(height, MAP_LEVELS_MAX);
     if (height == 0 || p->kind == POINTER_ABSENT)
         return 0;
     if (is_hole(p))
@@ -342,7 +335,8 @@ int check_tree_walk(struct inspection *ins, uint32_t tree, const struct check_vi
     if (ins->trees.list[tree].skipped)
         return 0;
     struct walk w = {.ins = ins, .visitor = visitor, .tree_number = tree};
-    const uint8_t height = (uint8_t)min_u64(ins->trees.list[tree].volume.height, MAP_LEVELS_MAX);
+    const uint8_t height = ins->trees.list[tree].volume.height;
+    CHECK_LE(height, MAP_LEVELS_MAX);
     w.patches = calloc(NODE_PATCHES_MAX, sizeof(*w.patches));
     w.bytes = malloc(ins->node_bytes_max);
     bool room = w.patches != NULL && w.bytes != NULL;

@@ -155,7 +155,7 @@ static void node_chunk_write(struct image *img, struct image_chunk *c, struct po
     const uint32_t n = chunk_bytes(c, false);
     if (c->entry_count == 0)
         return;
-    if (img->node.slot == SLOT_NONE || IMAGE_SEGMENT_BYTES - img->node.position_bytes < 2 * n)
+    if (img->node.slot == SLOT_NONE || IMAGE_SEGMENT_BYTES - img->node.position_bytes <= 2 * n)
         advance(img, &img->node);
     img->last_node_chunk = (uint64_t)(head_bytes(img, &img->node) - img->bytes);
     const uint64_t base =
@@ -195,10 +195,9 @@ static void fill(uint8_t *bytes, size_t n, int seed)
 {
     struct prng r;
     prng_seed(&r, (uint64_t)seed);
-    for (size_t i = 0; i < n; i += 16) {
-        memset(bytes + i, seed, 16);
+    memset(bytes, seed, n);
+    for (size_t i = 0; i + 16 <= n; i += 16)
         prng_fill(&r, bytes + i, 5);
-    }
 }
 
 /* Adds an entry with bytes; what it will be pointed to by. */
@@ -234,6 +233,18 @@ void image_write_codec(struct image *img, unsigned v, uint64_t index, int seed, 
     const struct catalog_volume *c = &img->volumes[v].catalog;
     struct chunk_entry e = {.kind = ENTRY_DATA, .branch = c->branch, .index = index, .count = 1, .codec = codec};
     r->base = add_bytes(img, &e, c->record_bytes, seed);
+    r->base.address |= UINT64_C(1) << 63;
+    r->patch_count = 0;
+}
+
+void image_write_lossy(struct image *img, unsigned v, uint64_t index, int seed)
+{
+    struct image_record *r = record_of(img, v, index);
+    const struct catalog_volume *c = &img->volumes[v].catalog;
+    struct chunk_entry e = {
+        .kind = ENTRY_DATA, .branch = c->branch, .index = index, .count = 1, .flags = POINTER_LOSSY};
+    r->base = add_bytes(img, &e, c->record_bytes + RECORD_LOSS_MAP_BYTES(c->record_bytes), seed);
+    r->base.flags = POINTER_LOSSY;
     r->base.address |= UINT64_C(1) << 63;
     r->patch_count = 0;
 }
@@ -306,7 +317,8 @@ static void settle(struct image *img)
 static uint64_t seal(struct image *img, uint32_t flags)
 {
     const uint32_t n = chunk_bytes(&img->open, true);
-    if (IMAGE_SEGMENT_BYTES - img->data.position_bytes < n)
+    /* The last unit is kept for a bridge. */
+    if (flags == 0 && IMAGE_SEGMENT_BYTES - img->data.position_bytes <= n)
         advance(img, &img->data);
     const uint64_t offset = (uint64_t)(head_bytes(img, &img->data) - img->bytes);
     chunk_write(img, &img->data, &img->open, flags, IMAGE_DATA_CHUNK, 0);
@@ -493,13 +505,14 @@ static void write_catalog(struct image *img)
         tamper(img, IMAGE_CATALOG, v, &c);
         catalog_volume_encode(&c, buf, sizeof(buf));
         uint8_t packed[CATALOG_OBJECT_BYTES_MAX];
-        struct chunk_entry e = {.kind = ENTRY_DATA, .branch = BRANCH_CATALOG, .index = c.object_id, .count = 1};
+        const uint64_t id = img->volumes[v].catalog.object_id;
+        struct chunk_entry e = {.kind = ENTRY_DATA, .branch = BRANCH_CATALOG, .index = id, .count = 1};
         e.codec = CODEC_LZ4;
         e.length = (uint32_t)codec_compress(img->codec, (struct codec_choice){.id = CODEC_LZ4}, buf, sizeof(buf),
                                             packed, sizeof(packed));
         CHECK_GT(e.length, 0);
-        pointers[objects.entry_count] = &children[c.object_id];
-        node_chunk_add(&objects, &e, packed, &children[c.object_id]);
+        pointers[objects.entry_count] = &children[id];
+        node_chunk_add(&objects, &e, packed, &children[id]);
     }
     img->catalog_root = (struct pointer){0};
     if (objects.entry_count > 0) {

@@ -97,7 +97,6 @@ struct image {
     /* Device offsets of what was last written, for damaging it. */
     uint64_t last_data_chunk, last_node_chunk, last_label_front, last_label_back;
     uint32_t last_chunk_bytes;
-    /* Of every leaf and root as last written, by volume: log addresses are in the pointers. */
 };
 
 struct image *image_new(void);
@@ -109,6 +108,8 @@ unsigned image_volume(struct image *img, const char *name, uint64_t size_bytes, 
 /* Entries of the open data chunk. */
 void image_write(struct image *img, unsigned v, uint64_t index, int seed);
 void image_write_codec(struct image *img, unsigned v, uint64_t index, int seed, uint8_t codec);
+/* With a loss map of noise behind the record. */
+void image_write_lossy(struct image *img, unsigned v, uint64_t index, int seed);
 void image_patch(struct image *img, unsigned v, uint64_t index, uint16_t first_sector, uint16_t sector_count, int seed);
 void image_trim(struct image *img, unsigned v, uint64_t index, uint64_t count);
 void image_zero(struct image *img, unsigned v, uint64_t index, uint64_t count);

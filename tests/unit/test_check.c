@@ -443,10 +443,19 @@ static void test_log_slot_conflict(void)
     image_free(img);
 }
 
+/* Entries past the end of a volume are skipped; sectors past the end of a record cannot be. */
 static void test_log_entry_range(void)
 {
     struct image *img = sample();
     image_write(img, 1, 50, 5);
+    image_trim(img, 1, 49, 3);
+    image_seal(img);
+    struct check_report *report = check_image(img, NULL);
+    REQUIRE(report != NULL);
+    EXPECT(check_report_is_clean(report));
+    EXPECT_EQ(check_report_summary(report)->skipped_entries, 1);
+    check_report_free(report);
+    image_patch(img, 0, 3, 8, 1, 5);
     image_seal(img);
     EXPECT_PROBLEMS(img, CHECK_PROBLEM_LOG_ENTRY_RANGE);
     image_free(img);
