@@ -15,6 +15,7 @@
 #include "codec/codec.h"
 #include "env/device.h"
 #include "env/env.h"
+#include "log/rules.h"
 
 struct error;
 struct pool;
@@ -32,23 +33,6 @@ struct pool_create_options {
  * small (text says how small), options out of range. */
 int pool_create(struct device *dev, const struct pool_create_options *options, struct error *err)
     __attribute__((warn_unused_result));
-
-/* Protocol rules, one bit each, so that the test build can show that each is necessary. 0 in production. */
-enum pool_rule_off {
-    RULE_OFF_QUARANTINE = 1 << 0,       /* slots reused as soon as nothing in them is live (R20) */
-    RULE_OFF_QUARANTINE_2 = 1 << 1,     /* quarantine of one label instead of two (R20) */
-    RULE_OFF_PIN_REPLAY = 1 << 2,       /* slots of the replay range reusable (R21); implies no quarantine */
-    RULE_OFF_PATCH_ORDER = 1 << 3,      /* patches may overtake a record in write-out (R17) */
-    RULE_OFF_TRIM_ORDER = 1 << 4,       /* trims may overtake a record in write-out (R17) */
-    RULE_OFF_PATCH_CHECKPOINT = 1 << 5, /* checkpoints forget patches (R19) */
-    RULE_OFF_FLUSH_ALL = 1 << 6,        /* flush waits for its own chunk only (R18) */
-    RULE_OFF_FLUSH_AFTER = 1 << 7,      /* joins a device flush already under way (R18) */
-    RULE_OFF_INCARNATION = 1 << 8,      /* the same incarnation at every open (R14) */
-    RULE_OFF_BRIDGE = 1 << 9,           /* recovery goes on in place (R15) */
-    RULE_OFF_DURABLE_TO = 1 << 10,      /* a chunk that does not verify is always the end of the log (R16) */
-    RULE_OFF_LABEL_ORDER = 1 << 11,     /* label written before the data flush (R25) */
-    RULE_OFF_STICKY_FAILURE = 1 << 12,  /* a failed flush is tried again (R30) */
-};
 
 struct pool_options {
     uint64_t cache_bytes;  /* memory budget of the record and node cache; 0: 256 MiB; minimum 8 MiB */

@@ -1,0 +1,340 @@
+#include "log/replay.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/math.h"
+#include "log/rules.h"
+#include "log/window.h"
+
+struct replay {
+    struct slots *slots;
+    const struct geometry *geometry;
+    struct window window;
+    struct chunk_entry *entries; /* CHUNK_ENTRIES_MAX: of the chunk being looked at */
+    struct chunk_entry *scratch; /* the same, for looking ahead */
+    uint64_t checkpoint;
+    struct replay_end end;
+};
+
+static uint64_t address_of(const struct replay *r, struct placed_segment at, uint32_t position)
+{
+    return at.segment * r->geometry->segment_bytes + position;
+}
+
+/* true if buf starts with an intact header and table of a data chunk that lies at `address`. */
+static int decode_front(const struct replay *r, const uint8_t *buf, size_t buf_bytes, uint64_t address,
+                        struct chunk_header *header, struct chunk_entry *entries)
+{
+    int result = chunk_header_decode(buf, buf_bytes, r->geometry->write_unit_bytes, header, NULL);
+    if (result != 0)
+        return result;
+    if (header->head != CHUNK_HEAD_DATA || header->address != address ||
+        memcmp(header->pool_uuid, r->geometry->pool_uuid, sizeof header->pool_uuid) != 0)
+        return -ENODATA;
+    return chunk_table_decode(buf, buf_bytes, header, entries, NULL);
+}
+
+/* The chunk at a place, from its front. 0, -ENODATA or -EBADMSG where there is none, -EOPNOTSUPP, device errors. */
+static int decode_at(struct replay *r, struct placed_segment at, uint32_t position, struct chunk_header *header,
+                     struct chunk_entry *entries)
+{
+    uint32_t unit = r->geometry->write_unit_bytes, room = r->geometry->segment_bytes - position;
+    const uint8_t *buf = window_get(&r->window, at.slot, position, unit);
+    if (buf == NULL)
+        return r->window.error;
+    int result = chunk_header_decode(buf, unit, unit, header, NULL);
+    if (result != 0)
+        return result;
+    uint64_t front = CHUNK_HEADER_BYTES + (uint64_t)header->table_bytes;
+    if (header->chunk_bytes > room || front > header->chunk_bytes)
+        return -EBADMSG;
+    buf = window_get(&r->window, at.slot, position, (uint32_t)front);
+    if (buf == NULL)
+        return r->window.error;
+    return decode_front(r, buf, front, address_of(r, at, position), header, entries);
+}
+
+/* The copy of header and table at the end of a chunk whose front is damaged: its footer can stand before any write
+ * unit's end. */
+static int decode_trailer(struct replay *r, struct placed_segment at, uint32_t position, uint64_t address,
+                          struct chunk_header *header, struct chunk_entry *entries)
+{
+    uint32_t unit = r->geometry->write_unit_bytes;
+    uint32_t limit = (uint32_t)min_u64(r->geometry->segment_bytes - position, CHUNK_BYTES_MAX);
+    for (uint32_t length = 2 * unit; length <= limit; length += unit) {
+        uint64_t footer_address;
+        uint32_t chunk_bytes, trailer_bytes;
+        const uint8_t *buf = window_get(&r->window, at.slot, position, length);
+        if (buf == NULL)
+            return r->window.error;
+        const uint8_t *footer = buf + length - CHUNK_FOOTER_BYTES;
+        if (chunk_footer_decode(footer, &footer_address, &chunk_bytes, &trailer_bytes) != 0)
+            continue;
+        if (footer_address != address || chunk_bytes != length || trailer_bytes > length - CHUNK_FOOTER_BYTES)
+            continue;
+        if (decode_front(r, footer - trailer_bytes, trailer_bytes, address, header, entries) == 0 &&
+            header->chunk_bytes == length)
+            return 0;
+    }
+    return -ENODATA;
+}
+
+enum verdict {
+    VERDICT_NONE, /* no chunk of the chain here */
+    VERDICT_INTACT,
+    VERDICT_PAYLOAD, /* header and table intact, some payload not */
+};
+
+static int look_at(struct replay *r, struct placed_segment at, uint32_t position, struct chunk_header *header,
+                   enum verdict *ret_verdict)
+{
+    uint32_t room = r->geometry->segment_bytes - position;
+    uint64_t address = address_of(r, at, position);
+    bool from_trailer = false;
+    *ret_verdict = VERDICT_NONE;
+    if (room < r->geometry->write_unit_bytes)
+        return 0;
+    int result = decode_at(r, at, position, header, r->entries);
+    if (result == -ENODATA || result == -EBADMSG) {
+        result = decode_trailer(r, at, position, address, header, r->entries);
+        from_trailer = true;
+        if (result == -ENODATA)
+            return 0;
+    }
+    if (result != 0)
+        return result;
+    if (!checksum_equal(header->previous_chain, r->end.chain))
+        return 0;
+    const uint8_t *buf = window_get(&r->window, at.slot, position, header->chunk_bytes);
+    if (buf == NULL)
+        return r->window.error;
+    *ret_verdict = VERDICT_INTACT;
+    r->end.repaired_header_count += from_trailer;
+    for (uint32_t i = 0; i < header->entry_count; i++) {
+        const struct chunk_entry *e = &r->entries[i];
+        if (e->length > 0 && !checksum_equal(checksum_of(buf + e->payload_offset, e->length), e->checksum))
+            *ret_verdict = VERDICT_PAYLOAD;
+    }
+    return 0;
+}
+
+/* Looks for whole chunks of segment `at` from position on, within *budget bytes; *highest is raised to what they call
+ * durable. */
+static int scan_segment(struct replay *r, struct placed_segment at, uint32_t position, uint64_t *budget,
+                        uint64_t *highest, bool *found)
+{
+    uint32_t unit = r->geometry->write_unit_bytes;
+    for (; position + unit <= r->geometry->segment_bytes && *budget >= unit; position += unit, *budget -= unit) {
+        struct chunk_header header;
+        int result = decode_at(r, at, position, &header, r->scratch);
+        if (result == -ENODATA || result == -EBADMSG || result == -EOPNOTSUPP)
+            continue;
+        if (result != 0)
+            return result;
+        *found = true;
+        *highest = max_u64(*highest, header.durable_to);
+    }
+    return 0;
+}
+
+/* What chunks ahead of [at, position) know to be durable. */
+static int look_ahead(struct replay *r, uint32_t position, uint64_t *ret_highest, bool *ret_traces)
+{
+    uint64_t budget = REPLAY_AHEAD_BYTES;
+    bool elsewhere = false;
+    *ret_highest = 0;
+    *ret_traces = false;
+    int result = scan_segment(r, r->end.at, position, &budget, ret_highest, ret_traces);
+    for (uint32_t i = 0; i < r->end.next_count && result == 0 && budget > 0; i++)
+        result = scan_segment(r, r->end.next[i], 0, &budget, ret_highest, &elsewhere);
+    *ret_traces = *ret_traces || elsewhere;
+    return result;
+}
+
+/* The slots that the chunk names for the segments to come. */
+static int take_next(struct replay *r, const struct placed_segment *next, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        bool known = false;
+        for (uint32_t k = 0; k < r->end.next_count; k++)
+            known = known || r->end.next[k].segment == next[i].segment;
+        if (known)
+            continue;
+        int result = slots_adopt(r->slots, next[i].slot, next[i].segment, CHUNK_HEAD_DATA, r->checkpoint);
+        if (result != 0)
+            return result;
+        r->end.segment_highest = max_u64(r->end.segment_highest, next[i].segment);
+    }
+    memcpy(r->end.next, next, count * sizeof *next);
+    r->end.next_count = count;
+    return 0;
+}
+
+static int take_next_of_chunk(struct replay *r, const struct chunk_header *header)
+{
+    struct placed_segment next[LOOKAHEAD_SLOTS_MAX];
+    uint64_t segment = header->next_segments_first;
+    uint32_t count = 0;
+    for (; count < LOOKAHEAD_SLOTS_MAX && header->next_slots[count] != SLOT_NONE; count++) {
+        segment += header->next_segment_deltas[count];
+        if (segment <= r->end.at.segment)
+            return -EBADMSG;
+        next[count] = (struct placed_segment){.segment = segment, .slot = header->next_slots[count]};
+    }
+    return take_next(r, next, count);
+}
+
+static void move_to(struct replay *r, struct placed_segment at)
+{
+    slots_close(r->slots, r->end.at.slot, r->end.position_bytes, r->checkpoint);
+    slots_open(r->slots, at.slot, r->checkpoint);
+    r->end.at = at;
+    r->end.position_bytes = 0;
+    r->end.segment_highest = max_u64(r->end.segment_highest, at.segment);
+}
+
+static void advance(struct replay *r)
+{
+    struct placed_segment at = r->end.next[0];
+    r->end.next_count--;
+    memmove(r->end.next, r->end.next + 1, r->end.next_count * sizeof r->end.next[0]);
+    move_to(r, at);
+}
+
+static int cross_bridge(struct replay *r, const struct chunk_entry *e)
+{
+    struct placed_segment at = {.segment = e->index, .slot = (uint32_t)e->count};
+    if (e->count >= r->geometry->slot_count || at.segment <= r->end.at.segment)
+        return -EBADMSG;
+    int result = slots_adopt(r->slots, at.slot, at.segment, CHUNK_HEAD_DATA, r->checkpoint);
+    if (result != 0)
+        return result;
+    /* The bridge's own list begins with where it leads. */
+    uint32_t k = 0;
+    while (k < r->end.next_count && r->end.next[k].segment != at.segment)
+        k++;
+    if (k < r->end.next_count) {
+        r->end.next_count -= k + 1;
+        memmove(r->end.next, r->end.next + k + 1, r->end.next_count * sizeof r->end.next[0]);
+    } else {
+        r->end.next_count = 0;
+    }
+    move_to(r, at);
+    r->end.after_bridge = true;
+    return 0;
+}
+
+static int take_chunk(struct replay *r, const struct chunk_header *header, replay_apply apply, void *arg)
+{
+    r->end.chain = header->chain;
+    r->end.chunk_sequence = header->sequence;
+    r->end.position_bytes += header->chunk_bytes;
+    r->end.replayed_bytes += header->chunk_bytes;
+    r->end.chunk_count++;
+    r->end.after_bridge = false;
+    int result = take_next_of_chunk(r, header);
+    if (result != 0)
+        return result;
+    if ((header->flags & CHUNK_FLAG_BRIDGE) != 0)
+        return header->entry_count == 1 && r->entries[0].kind == ENTRY_BRIDGE ? cross_bridge(r, &r->entries[0])
+                                                                              : -EBADMSG;
+    return apply(arg, header, r->entries, header->entry_count);
+}
+
+/* Where the chain goes on, if it does: behind the last chunk, or at the start of the next segment (*ret_in_next). */
+static int find_next_chunk(struct replay *r, struct chunk_header *header, enum verdict *ret_verdict, bool *ret_in_next)
+{
+    *ret_in_next = false;
+    int result = look_at(r, r->end.at, r->end.position_bytes, header, ret_verdict);
+    if (result != 0 || *ret_verdict != VERDICT_NONE || r->end.next_count == 0)
+        return result;
+    *ret_in_next = true;
+    return look_at(r, r->end.next[0], 0, header, ret_verdict);
+}
+
+/* One step: 1 taken, 0 the end, negative error. */
+static int step(struct replay *r, replay_apply apply, void *arg)
+{
+    struct chunk_header header;
+    enum verdict verdict;
+    bool in_next, traces = false;
+    uint64_t durable = 0, here = address_of(r, r->end.at, r->end.position_bytes);
+    int result = find_next_chunk(r, &header, &verdict, &in_next);
+    if (result == 0 && verdict != VERDICT_INTACT)
+        result = look_ahead(r, r->end.position_bytes, &durable, &traces);
+    if (result != 0)
+        return result;
+    if ((r->geometry->rules_off & RULE_OFF_DURABLE_TO) != 0)
+        durable = 0;
+    bool flushed = verdict == VERDICT_PAYLOAD && durable >= header.address + header.chunk_bytes;
+    if (verdict == VERDICT_INTACT || flushed) {
+        /* look_ahead moved the window only: r->entries are still those of this chunk. */
+        r->end.damaged_entry_count += flushed;
+        if (in_next)
+            advance(r);
+        result = take_chunk(r, &header, apply, arg);
+        return result == 0 ? 1 : result;
+    }
+    r->end.traces_beyond = traces;
+    if (durable > here) {
+        r->end.damaged = true;
+        r->end.damaged_from = here;
+        r->end.damaged_to = durable;
+    }
+    return 0;
+}
+
+static int begin(struct replay *r, const struct label *label)
+{
+    const struct geometry *g = r->geometry;
+    struct placed_segment next[LOOKAHEAD_SLOTS_MAX];
+    uint32_t count = 0;
+    r->end.at =
+        (struct placed_segment){.segment = label->replay_address / g->segment_bytes, .slot = label->replay_slot};
+    r->end.position_bytes = (uint32_t)(label->replay_address % g->segment_bytes);
+    r->end.chain = label->replay_chain;
+    r->end.segment_highest = r->end.at.segment;
+    r->checkpoint = label->checkpoint;
+    int result = slots_adopt(r->slots, r->end.at.slot, r->end.at.segment, CHUNK_HEAD_DATA, r->checkpoint);
+    if (result != 0)
+        return result;
+    slots_open(r->slots, r->end.at.slot, r->checkpoint);
+    for (; count < LOOKAHEAD_SLOTS_MAX && label->replay_next_slots[count] != SLOT_NONE; count++)
+        next[count] = (struct placed_segment){.segment = label->replay_next_segments[count],
+                                              .slot = label->replay_next_slots[count]};
+    return take_next(r, next, count);
+}
+
+int replay_run(struct device *dev, struct slots *slots, const struct geometry *geometry, const struct label *label,
+               replay_apply apply, void *arg, struct replay_end *ret_end, struct error *err)
+{
+    struct replay r = {.slots = slots, .geometry = geometry};
+    r.entries = malloc(CHUNK_ENTRIES_MAX * sizeof *r.entries);
+    r.scratch = malloc(CHUNK_ENTRIES_MAX * sizeof *r.scratch);
+    int result = window_init(&r.window, dev, slots, geometry);
+    if (result == 0 && (r.entries == NULL || r.scratch == NULL))
+        result = -ENOMEM;
+    if (result == 0)
+        result = begin(&r, label);
+    while (result == 0 || result == 1) {
+        result = step(&r, apply, arg);
+        if (result == 0)
+            break;
+    }
+    if (result == 0)
+        *ret_end = r.end;
+    else
+        error_set(err, result, "%s: replay of the log stopped at address %llu: %s", dev->name,
+                  (unsigned long long)address_of(&r, r.end.at, r.end.position_bytes),
+                  result == -EBADMSG
+                      ? "what the log says about its slots contradicts the slot table; 'ashlar check' tells more"
+                      : strerror(-result));
+    window_fini(&r.window);
+    free(r.entries);
+    free(r.scratch);
+    return result;
+}

@@ -1,0 +1,104 @@
+/*
+ * The first write of an open pool.
+ *
+ * A pool that is only read is not written. Before the first chunk of this open is sealed:
+ *   after a clean close   a label without LABEL_CLEAN, under the new incarnation, same roots: if we crash, the next
+ * open knows that something may have been issued behind the replay start. The log goes on in place. after a crash a
+ * bridge chunk where the log ends, in the old chain, under the new incarnation, naming a fresh segment whose number
+ * skips more than all heads can have opened since the checkpoint; flushed. So no address is ever issued twice, and an
+ * older label with a longer replay comes to the same state (R15). If the log ends at the start of a segment that a
+ * bridge leads to, and nothing was ever written there, that segment serves again: crashing in recovery any number of
+ * times takes no more slots than once.
+ */
+#include "pool/pool_impl.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "log/label_ring.h"
+#include "log/rules.h"
+
+static int write_opening_label(struct pool *pool)
+{
+    struct label l = pool->label;
+    l.sequence++;
+    l.flags &= ~(uint32_t)LABEL_CLEAN;
+    l.incarnation = pool->geometry.incarnation;
+    l.written_wall_ns = env_wall_ns(pool->env);
+    int result = label_ring_write(pool->dev, &l);
+    if (result == 0)
+        pool->label = l;
+    return result;
+}
+
+/* The lookahead of the crashed run: whatever its slots hold, nobody refers to it. */
+static void return_next(struct pool *pool)
+{
+    struct data_head *h = &pool->data;
+    for (uint32_t i = 0; i < h->next_count; i++)
+        slots_return(&pool->slots, h->next[i].slot, false, pool->checkpoint);
+    h->next_count = 0;
+}
+
+static int seal_bridge(struct pool *pool, struct placed_segment to)
+{
+    struct data_head *h = &pool->data;
+    struct chunk_entry entry = {.kind = ENTRY_BRIDGE, .branch = 0, .index = to.segment, .count = to.slot};
+    const uint8_t *none = NULL;
+    struct chunk_content content = {.entries = &entry, .bytes = &none, .count = 1, .flags = CHUNK_FLAG_BRIDGE};
+    struct log_chunk *chunk;
+    int result = data_head_build(h, &content, &chunk);
+    if (result != 0)
+        return result;
+    env_mutex_lock(&pool->lock);
+    data_head_append_bridge(h, chunk);
+    env_mutex_unlock(&pool->lock);
+    result = data_head_write(h, &chunk, 1, true);
+    log_chunk_free(chunk);
+    return result;
+}
+
+static int cross_over(struct pool *pool)
+{
+    struct data_head *h = &pool->data;
+    env_mutex_lock(&pool->lock);
+    return_next(pool);
+    env_mutex_unlock(&pool->lock);
+    int result = data_head_refill_to(h, 1, pool->checkpoint);
+    if (result == 0)
+        result = seal_bridge(pool, h->next[0]);
+    if (result != 0)
+        return result;
+    env_mutex_lock(&pool->lock);
+    result = data_head_advance(h, pool->checkpoint);
+    env_mutex_unlock(&pool->lock);
+    return result;
+}
+
+/* Nothing was ever written where the log ends, and a bridge leads there: it needs no second one. */
+static bool at_unused_bridgehead(const struct pool *pool)
+{
+    return pool->replayed.after_bridge && pool->replayed.position_bytes == 0 && !pool->replayed.traces_beyond;
+}
+
+int pool_begin_writing(struct pool *pool)
+{
+    if (pool->writing)
+        return 0;
+    int result = 0;
+    env_mutex_lock(&pool->lock);
+    if (!pool->was_clean)
+        pool->numbers.next +=
+            4 * (uint64_t)pool->geometry.slot_count; /* past all that the crashed run can have issued */
+    env_mutex_unlock(&pool->lock);
+    if (pool->was_clean)
+        result = write_opening_label(pool);
+    else if (!at_unused_bridgehead(pool) && (pool->geometry.rules_off & RULE_OFF_BRIDGE) == 0)
+        result = cross_over(pool);
+    if (result == 0)
+        result = data_head_refill(&pool->data, pool->checkpoint);
+    /* A node segment left half full by a crash is not gone on with: what was written behind the label is unknown. */
+    pool->writing = result == 0;
+    return result;
+}

@@ -1,0 +1,89 @@
+/*
+ * The keeper: a thread that writes out what has been dirty for a while, so that a flush finds little to do, and runs
+ * checkpoints by amount of log and by time. It sleeps while nothing is dirty and nothing changed.
+ */
+#include "pool/pool_impl.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/check.h"
+
+#define TICK_NS UINT64_C(250000000)
+#define DIRTY_AGE_TICKS 8                      /* about two seconds */
+#define CHECKPOINT_AGE_NS UINT64_C(5000000000) /* after the last change that no checkpoint holds */
+
+static bool something_to_do(const struct pool *pool)
+{
+    return pool->cache.dirty_bytes > 0 || !list_empty(&pool->range_ops) || pool->changed;
+}
+
+/* Records that were dirty at the tick `age` ticks ago are due: the clock then tells them from younger ones. */
+static bool oldest_is_due(const struct pool *pool, uint64_t clock_then)
+{
+    if (pool->cache.dirty_bytes > pool->cache.dirty_limit_bytes / 2 || pool->range_op_count > TRIMS_UNSEALED_MAX / 2)
+        return true;
+    for (struct list *l = pool->volumes.next; l != &pool->volumes; l = l->next) {
+        const struct volume *v = (const struct volume *)l;
+        if (!list_empty(&v->dirty) && CONTAINER_OF(v->dirty.next, struct record, dirty_link)->dirty_at <= clock_then)
+            return true;
+    }
+    return !list_empty(&pool->range_ops) && ((struct range_op *)pool->range_ops.next)->at <= clock_then;
+}
+
+static void write_back(struct pool *pool, uint64_t clock_then)
+{
+    while (!pool->stopping && !pool->data.failed && oldest_is_due(pool, clock_then)) {
+        if (pool->sealing) {
+            env_cond_wait(&pool->seal_cond, &pool->lock);
+            continue;
+        }
+        pool->sealing = true;
+        if (pool_run_batch(pool, BATCH_BACKGROUND, false) != 0)
+            return; /* the pool has failed, or is out of memory: the next tick tries again */
+    }
+}
+
+static void keeper_main(void *arg)
+{
+    struct pool *pool = arg;
+    uint64_t clock_at[DIRTY_AGE_TICKS] = {0};
+    env_mutex_lock(&pool->lock);
+    for (unsigned tick = 0; !pool->stopping && !pool->data.failed; tick++) {
+        if (!something_to_do(pool))
+            env_cond_wait(&pool->keeper_cond, &pool->lock);
+        else
+            (void)env_cond_wait_for(&pool->keeper_cond, &pool->lock, TICK_NS);
+        uint64_t clock_then = clock_at[tick % DIRTY_AGE_TICKS];
+        clock_at[tick % DIRTY_AGE_TICKS] = pool->clock;
+        write_back(pool, clock_then);
+        bool old = pool->changed && env_now_ns(pool->env) - pool->changed_ns >= CHECKPOINT_AGE_NS;
+        if (!pool->stopping && !pool->data.failed && (old || pool_checkpoint_due(pool)))
+            (void)!pool_run_checkpoint(pool, false); /* a failure fails the pool and is noticed there */
+    }
+    env_mutex_unlock(&pool->lock);
+}
+
+int pool_start_keeper(struct pool *pool)
+{
+    return env_thread_start(pool->env, "ashlar-keeper", keeper_main, pool, &pool->keeper);
+}
+
+void pool_stop_keeper(struct pool *pool)
+{
+    if (pool->keeper == NULL)
+        return;
+    env_mutex_lock(&pool->lock);
+    pool->stopping = true;
+    env_cond_broadcast(&pool->keeper_cond);
+    env_mutex_unlock(&pool->lock);
+    env_thread_join(pool->keeper);
+    pool->keeper = NULL;
+}
+
+void pool_kick_keeper(struct pool *pool)
+{
+    CHECK(env_mutex_held(&pool->lock));
+    if (pool->keeper != NULL)
+        env_cond_signal(&pool->keeper_cond);
+}
