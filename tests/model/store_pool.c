@@ -101,7 +101,7 @@ static int adopt(struct store *s, unsigned volume, const char *name)
     int r = volume_get(p->pool, name, &p->volumes[volume], &err);
     if (r != 0)
         p->volumes[volume] = NULL;
-    else
+    else if (name != p->names[volume])
         snprintf(p->names[volume], sizeof(p->names[volume]), "%s", name);
     return r;
 }
