@@ -36,7 +36,10 @@ def _run(tree, command, paths, beside=()):
 
 
 def _findings(lines, who):
-    return [Finding(who, 0, line) for line in lines[:FINDINGS_MAX]]
+    """Lines of the form path:line: text become findings there, others findings of the program."""
+    places = [re.match(r"(?:mandoc: )?([^\s:]+):(\d+)(?::\d+)?: (.*)", line) for line in lines[:FINDINGS_MAX]]
+    return [Finding(place[1], int(place[2]), place[3]) if place else Finding(who, 0, line)
+            for place, line in zip(places, lines)]
 
 
 LAYOUT = "BasedOnStyle: LLVM\nIndentWidth: 4\n"
@@ -67,7 +70,7 @@ def spelling(tree):
     """No common misspelling in documents, comments and messages (codespell)."""
     paths = [path for path, _ in tree.select(r".*\.(md|[ch]|sh|py|[1-8])", r"tools/[^/]+")
              if path != "tools/tidy/external_rules.py"]
-    return _findings(_run(tree, ["codespell", "--ignore-words-list=indx,inout,clen,iff,fro,fpr,te,fo,ans"], paths), "codespell")
+    return _findings(_run(tree, ["codespell", "--ignore-words-list=indx,inout,clen,iff,fro,fpr,nd,te,fo,ans"], paths), "codespell")
 
 
 @rule("shell", bad=[{"tools/a": "#!/bin/sh\necho $1\n"}, {"tests/cli/a.sh": "#!/bin/sh\ncd x\nif [ $y = 1 ]; then\n"}],
