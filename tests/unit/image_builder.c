@@ -127,7 +127,8 @@ static void chunk_write(struct image *img, struct image_head *h, struct image_ch
                                       .address = head_address(h),
                                       .incarnation = img->incarnation,
                                       .wall_ns = 1,
-                                      .sequence = ++h->sequence};
+                                      .sequence = h->sequence + ((flags & CHUNK_FLAG_COPY) == 0)};
+    h->sequence = c->header.sequence;
     memcpy(c->header.pool_uuid, img->pool_uuid, sizeof(img->pool_uuid));
     for (unsigned k = 0; k < LOOKAHEAD_SLOTS_MAX; k++)
         c->header.next_slots[k] = SLOT_NONE;
