@@ -78,6 +78,7 @@ int execute_get(const struct control_host *host, struct control_call *call, stru
     struct pool_info info;
     struct listing l = {0};
     pool_get_info(host->pool, &info);
+    info.read_only = info.read_only && host->ops != NULL; /* a command that only looks opens it so by itself */
     (void)volume_list(host->pool, list_one, &l);
     properties = property_pool_to_json(&info, host->path, property_ratio(l.mapped_bytes, l.stored_bytes));
     return execute_result(json_pack("{s:s, s:o}", "pool", host->path, "properties", properties), ret_result, err);

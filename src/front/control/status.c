@@ -76,6 +76,7 @@ int execute_status(const struct control_host *host, struct control_call *call, s
     if (r < 0)
         return r;
     pool_get_info(host->pool, &i);
+    i.read_only = i.read_only && host->ops != NULL; /* a command that only looks opens it so by itself */
     json_t *volumes = json_array();
     (void)volume_list(host->pool, volume_counters, volumes);
     const char *state = i.failed ? "failed" : i.corrupt_reads > 0 || i.lost_to > i.lost_from ? "damaged" : "good";
