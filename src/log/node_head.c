@@ -40,6 +40,12 @@ uint64_t node_head_address(const struct node_head *h)
     return h->at.segment * h->geometry->segment_bytes + h->position_bytes;
 }
 
+/* The last write unit stays empty: a position at the very end would read as the next segment's start in a label. */
+static uint32_t room(const struct node_head *h)
+{
+    return h->at.slot == SLOT_NONE ? 0 : h->geometry->segment_bytes - h->geometry->write_unit_bytes - h->position_bytes;
+}
+
 /* What one chunk may hold: a quarter of a small segment, so that pairs of chunks fill segments well. */
 static uint32_t payload_limit(const struct node_head *h)
 {
@@ -79,10 +85,7 @@ int node_head_reserve(struct node_head *h, uint64_t bytes, uint64_t checkpoint)
                                                        h->geometry->write_unit_bytes, false);
     uint64_t usable = h->geometry->segment_bytes - min_u64(leftover, h->geometry->segment_bytes / 2);
     uint64_t have = 0;
-    if (h->at.slot != SLOT_NONE) {
-        uint64_t room = h->geometry->segment_bytes - h->position_bytes;
-        have += room > leftover ? room - leftover : 0;
-    }
+    have += room(h) > leftover ? room(h) - leftover : 0;
     have += h->next_count * usable;
     while (have < bytes) {
         if (h->next_count == NODE_HEAD_NEXT_MAX)
@@ -221,7 +224,7 @@ int node_head_close_chunk(struct node_head *h, uint64_t checkpoint)
         offset += entries[i].length;
     }
     int result = 0;
-    if (h->at.slot == SLOT_NONE || h->geometry->segment_bytes - h->position_bytes < 2 * chunk_bytes)
+    if (room(h) < 2 * chunk_bytes)
         result = advance(h, checkpoint);
     if (result == 0)
         result = write_copies(h, entries, table_bytes, chunk_bytes);

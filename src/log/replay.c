@@ -155,14 +155,25 @@ static int look_ahead(struct replay *r, uint32_t position, uint64_t *ret_highest
     return result;
 }
 
-/* The slots that the chunk names for the segments to come. */
-static int take_next(struct replay *r, const struct placed_segment *next, uint32_t count)
+static bool list_has(const struct placed_segment *list, uint32_t count, uint64_t segment)
 {
     for (uint32_t i = 0; i < count; i++) {
-        bool known = false;
-        for (uint32_t k = 0; k < r->end.next_count; k++)
-            known = known || r->end.next[k].segment == next[i].segment;
-        if (known)
+        if (list[i].segment == segment)
+            return true;
+    }
+    return false;
+}
+
+/* The slots that the chunk names for the segments to come. Those named before and not any more (behind a bridge) are free
+ * again, and may be among the new ones. */
+static int take_next(struct replay *r, const struct placed_segment *next, uint32_t count)
+{
+    for (uint32_t i = 0; i < r->end.next_count; i++) {
+        if (!list_has(next, count, r->end.next[i].segment))
+            slots_return(r->slots, r->end.next[i].slot, false, r->checkpoint);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (list_has(r->end.next, r->end.next_count, next[i].segment))
             continue;
         int result = slots_adopt(r->slots, next[i].slot, next[i].segment, CHUNK_HEAD_DATA, r->checkpoint);
         if (result != 0)
