@@ -1,3 +1,6 @@
+/*
+ * Anonymous mappings. See pages.h.
+ */
 #include "env/pages.h"
 
 #include <sys/mman.h>
