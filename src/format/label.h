@@ -81,9 +81,7 @@ struct label {
     /* Replay starts here: the data head at the cut. */
     uint64_t replay_address;
     struct checksum replay_chain;
-    /* Slot of the segment of replay_address; SLOT_NONE only if that segment is full and none follows, so that replay
-     * finds nothing. */
-    uint32_t replay_slot;
+    uint32_t replay_slot;                               /* slot of the segment of replay_address */
     uint64_t replay_next_segments[LOOKAHEAD_SLOTS_MAX]; /* the segments that follow, in order, and their slots; */
     uint32_t replay_next_slots[LOOKAHEAD_SLOTS_MAX];    /* SLOT_NONE where there are fewer */
 

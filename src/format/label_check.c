@@ -157,19 +157,9 @@ static int slots_differ_check(const struct label *l, struct error *err)
     return 0;
 }
 
-/* Without a slot the data head stands at the end of a full segment and no other was to be had: replay finds nothing. */
-static int homeless_data_head_check(const struct label *l, struct error *err)
-{
-    if (l->replay_address % l->write_unit_bytes != 0 || l->replay_address / l->segment_bytes > l->next_segment ||
-        l->replay_next_slots[0] != SLOT_NONE)
-        return error_set(err, -EBADMSG, "label: data head at address %" PRIu64 " without a slot", l->replay_address);
-    return 0;
-}
-
 static int positions_check(const struct label *l, struct error *err)
 {
-    int r = l->replay_slot == SLOT_NONE ? homeless_data_head_check(l, err)
-                                        : head_check(l, "data", l->replay_address, l->replay_slot, err);
+    int r = head_check(l, "data", l->replay_address, l->replay_slot, err);
     if (r == 0 && l->node_slot != SLOT_NONE)
         r = head_check(l, "node", l->node_address, l->node_slot, err);
     if (r == 0 && l->node_slot == SLOT_NONE && l->node_address != 0)

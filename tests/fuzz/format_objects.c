@@ -134,8 +134,6 @@ static void fill_positions(struct prng *r, struct label *l)
         l->node_slot = (slot + 1) % slots;
         l->node_address = random_place(r, l, ++segment);
     }
-    if (next_count == 0 && prng_chance(r, 200))
-        l->replay_slot = SLOT_NONE;
     l->next_segment = segment + 1 + random_magnitude(r, 10);
     l->next_branch = BRANCH_FIRST_USER + random_magnitude(r, 40);
 }

@@ -196,7 +196,7 @@ static void test_ranges(void)
         {144, 8, UINT64_MAX - 4095, -EBADMSG, NULL},
         {168, 4, 8, -EBADMSG, "label: data head in slot 8 of 8"},
         {168, 4, 1, -EBADMSG, "label: slot 1 is named twice"},
-        {168, 4, SLOT_NONE, -EBADMSG, NULL}, /* although a next slot is there */
+        {168, 4, SLOT_NONE, -EBADMSG, NULL}, /* the data head always has a slot */
         {172, 4, SLOT_NONE, -EBADMSG, NULL}, /* node slot: none, but an address */
         {172, 4, 8, -EBADMSG, "label: node head in slot 8 of 8"},
         {172, 4, 3, 0, NULL},
@@ -291,22 +291,6 @@ static void test_extensions(void)
     EXPECT_EQ(decode_with_extensions(NULL, 0, UINT32_MAX), -EBADMSG);
 }
 
-/* A data head that fills its segment with no other to go to has no slot; replay then finds nothing. */
-static void test_head_without_slot(void)
-{
-    struct label l = plain_label(), m;
-    l.replay_slot = SLOT_NONE;
-    l.replay_address = 12 * SEGMENT;
-    for (int k = 0; k < 2; k++) {
-        l.replay_next_slots[k] = SLOT_NONE;
-        l.replay_next_segments[k] = 0;
-    }
-    label_encode(&l, buf, UNIT);
-    EXPECT_EQ(label_decode(buf, UNIT, false, 1, &m, NULL), 0);
-    EXPECT_EQ(m.replay_slot, SLOT_NONE);
-    EXPECT_EQ(m.replay_address, 12 * SEGMENT);
-}
-
 static void test_places(void)
 {
     EXPECT_EQ(label_offset_bytes(1 << 20, 4096, false, 0), 0);
@@ -339,7 +323,6 @@ int main(void)
     RUN(test_ranges);
     RUN(test_device_and_root_ranges);
     RUN(test_extensions);
-    RUN(test_head_without_slot);
     RUN(test_places);
     RUN(test_find_root);
     return tap_done();
