@@ -24,7 +24,14 @@ void data_head_init(struct data_head *h, struct env *env, struct env_mutex *lock
 
 void data_head_fini(struct data_head *h)
 {
-    CHECK(list_empty(&h->in_flight));
+    /* On a failed head nothing moves any more: chunks that were written behind one that was not are still here. */
+    while (!list_empty(&h->in_flight)) {
+        struct log_chunk *chunk = (struct log_chunk *)h->in_flight.next;
+        CHECK(h->failed);
+        CHECK(chunk->released);
+        list_remove(&chunk->link);
+        free(chunk);
+    }
     env_cond_destroy(&h->progress);
 }
 
@@ -209,9 +216,12 @@ void log_chunk_free(struct log_chunk *chunk)
 {
     if (chunk == NULL)
         return;
-    CHECK(list_empty(&chunk->link));
     device_buffer_free(chunk->buffer);
-    free(chunk);
+    chunk->buffer = NULL;
+    if (list_empty(&chunk->link))
+        free(chunk);
+    else
+        chunk->released = true;
 }
 
 void data_head_fail(struct data_head *h)
@@ -233,6 +243,8 @@ static void move_written_to(struct data_head *h)
         h->in_flight_bytes -= first->chunk_bytes;
         h->written_to = first->number;
         h->written_address = first->end_address;
+        if (first->released)
+            free(first);
     }
 }
 

@@ -62,6 +62,7 @@ struct log_chunk {
     uint8_t *buffer;
     uint32_t chunk_bytes;
     bool written;
+    bool released; /* its owner let go while earlier chunks were still being written: the head frees it */
 };
 
 /* Entries and their bytes, as the builder collects them. bytes[i] has entries[i].length bytes. */
@@ -109,6 +110,7 @@ void data_head_append_bridge(struct data_head *h, struct log_chunk *chunk);
  */
 int data_head_write(struct data_head *h, struct log_chunk **chunks, uint32_t count, bool flush)
     __attribute__((warn_unused_result));
+/* NULL is fine. A chunk that may still be waiting for earlier ones to be written: under the lock. */
 void log_chunk_free(struct log_chunk *chunk);
 
 /* Waits until chunk `number` is durable, flushing the device if nobody else is at it. Lock held (released meanwhile).
