@@ -91,13 +91,10 @@ static int import_write(struct import *m, uint64_t offset, size_t n)
 }
 
 /* A range that reads as zeroes: nothing to do in a new volume. */
-static int import_hole(struct import *m, uint64_t start, uint64_t end)
+static int import_zero(struct import *m, uint64_t start, uint64_t end)
 {
     int r = m->created || start >= end ? 0 : volume_trim(m->volume, start, end - start, 0);
-    if (r < 0)
-        return import_fail(m, r);
-    m->done_bytes = max_u64(m->done_bytes, end);
-    return 0;
+    return r < 0 ? import_fail(m, r) : 0;
 }
 
 static int import_pipe(struct import *m)
@@ -139,12 +136,13 @@ static int import_file(struct import *m)
         int r = stream_next_data(&m->source, at, &start, &end);
         if (r < 0)
             return import_fail(m, r);
-        r = import_hole(m, at, start);
+        r = import_zero(m, at, start);
         if (r == 0)
             r = import_data(m, start, end);
         if (r < 0)
             return r;
         at = end;
+        m->done_bytes = end;
     }
     return 0;
 }
@@ -153,7 +151,7 @@ static int import_copy(struct import *m)
 {
     int r = m->source.kind == STREAM_PIPE ? import_pipe(m) : import_file(m);
     if (r == 0)
-        r = import_hole(m, m->done_bytes, m->volume_bytes);
+        r = import_zero(m, m->done_bytes, m->volume_bytes); /* what is behind the input */
     if (r == 0) {
         r = volume_flush(m->volume);
         if (r < 0)
@@ -189,14 +187,13 @@ static int import_create(struct import *m, const json_t *properties)
 static int import_overwrite(struct import *m, const json_t *properties, bool force)
 {
     struct volume_info info;
-    unsigned users = execute_users(m->host, m->name);
     if (!force)
         return error_set(m->err, -EEXIST, "volume '%s' exists already; --force overwrites what it holds", m->name);
-    if (users > 0)
-        return execute_busy(m->host, m->name, users, "disconnect first", m->err);
+    volume_get_info(m->volume, &info);
+    if (info.users > 1) /* this one included */
+        return execute_busy(m->host, m->name, info.users - 1, "disconnect first", m->err);
     if (properties != NULL && json_object_size(properties) > 0)
         return error_set(m->err, -EINVAL, "volume '%s' exists already: -o is for new volumes; see ashlar set", m->name);
-    volume_get_info(m->volume, &info);
     m->volume_bytes = info.size_bytes;
     if (m->source.kind != STREAM_PIPE && m->source.size_bytes > info.size_bytes) {
         char have[16], need[16];
