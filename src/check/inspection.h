@@ -231,6 +231,11 @@ void check_progress(struct inspection *ins, uint64_t done_bytes);
 
 /* labels.c: reads both rings; fills ins->label and reports what is wrong with the rings. */
 int check_labels(struct inspection *ins, struct error *err);
+/* Calls each() for every place of both rings that is not blank: label NULL where what is there does not verify, with
+ * the reason. -ENOMEM. */
+typedef void (*check_label_visit)(void *arg, bool back, uint64_t offset_bytes, const struct label *label,
+                                  const char *why);
+int check_visit_labels(struct inspection *ins, check_label_visit each, void *arg);
 
 /* contents.c */
 int check_load_table(struct inspection *ins, struct error *err);

@@ -307,3 +307,19 @@ int check_labels(struct inspection *ins, struct error *err)
     free(r);
     return result;
 }
+
+int check_visit_labels(struct inspection *ins, check_label_visit each, void *arg)
+{
+    struct label_rings *r = calloc(1, sizeof(*r));
+    if (r == NULL)
+        return -ENOMEM;
+    read_rings(ins, r);
+    for (int back = 0; back <= 1; back++)
+        for (uint32_t i = 0; i < LABEL_RING_SLOTS; i++) {
+            const struct label_copy *c = &r->copies[back][i];
+            if (c->state != COPY_NONE)
+                each(arg, back != 0, c->offset_bytes, c->state == COPY_VALID ? &c->label : NULL, c->why.text);
+        }
+    free(r);
+    return 0;
+}
