@@ -20,7 +20,7 @@
  *   the line is always served in the end, and neither (3) nor starvation can happen. Room in the common part that comes
  *   free is granted to those in line, too, in order, skipping whom it does not fit.
  * - What is left is a peer that holds a large grant and does not move. If somebody has waited for some seconds, the
- *   server drops the connection that holds most among those that hardly moved (stall.c). Nobody is dropped for being
+ *   server drops those that hold most among the ones that hardly moved (stall.c). Nobody is dropped for being
  *   slow while there is memory.
  *
  * Invariants: common_used = sum of held; reserve_used = sum of reserve; a share is in the line exactly if wanted is not
@@ -50,6 +50,7 @@ struct nbd_budget {
     uint64_t common_used, reserve_used, used_max;
     struct list line; /* shares that wait, first come first */
     unsigned waiting;
+    uint64_t wanted_bytes; /* sum over the line */
 };
 
 int nbd_budget_new(struct env *env, uint64_t total_bytes, unsigned connections, struct nbd_budget **ret_budget)
@@ -118,6 +119,7 @@ static void give_locked(struct nbd_budget *b, struct nbd_share *share, uint64_t 
 static void leave_line_locked(struct nbd_budget *b, struct nbd_share *share)
 {
     list_remove(&share->link);
+    b->wanted_bytes -= share->wanted_bytes;
     share->wanted_bytes = 0;
     b->waiting--;
 }
@@ -181,6 +183,7 @@ bool nbd_budget_wait(struct nbd_budget *b, struct nbd_share *share, uint64_t byt
         share->waiting_since_ns = env_now_ns(b->env);
         list_append(&b->line, &share->link);
         b->waiting++;
+        b->wanted_bytes += bytes;
     }
     env_mutex_unlock(&b->lock);
     return taken;
@@ -221,6 +224,7 @@ void nbd_budget_get_info(struct nbd_budget *b, struct nbd_budget_info *ret_info)
     *ret_info = (struct nbd_budget_info){.total_bytes = b->common_bytes + b->reserve_bytes,
                                          .used_bytes = b->common_used + b->reserve_used,
                                          .used_bytes_max = b->used_max,
-                                         .waiting = b->waiting};
+                                         .waiting = b->waiting,
+                                         .wanted_bytes = b->wanted_bytes};
     env_mutex_unlock(&b->lock);
 }

@@ -60,7 +60,8 @@ uint64_t nbd_budget_waiting_since_ns(struct nbd_budget *b);
 
 struct nbd_budget_info {
     uint64_t total_bytes, used_bytes, used_bytes_max;
-    unsigned waiting;
+    unsigned waiting;      /* shares in line */
+    uint64_t wanted_bytes; /* what they wait for, together */
 };
 void nbd_budget_get_info(struct nbd_budget *b, struct nbd_budget_info *ret_info);
 

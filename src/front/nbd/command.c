@@ -33,8 +33,10 @@ static void give(struct nbd_connection *c, uint64_t bytes)
     nbd_budget_give(c->server->budget, &c->share, bytes);
 }
 
-static void command_free(struct nbd_command *command)
+static void command_put(struct nbd_command *command)
 {
+    if (atomic_fetch_sub_explicit(&command->references, 1, memory_order_acq_rel) > 1)
+        return;
     struct nbd_connection *c = command->connection;
     free(command);
     give(c, NBD_COMMAND_COST);
@@ -63,6 +65,7 @@ struct nbd_command *nbd_command_new(struct nbd_connection *c, const struct nbd_r
     command->connection = c;
     command->header = *header;
     command->parts_left = 1;
+    atomic_init(&command->references, 1);
     command->first.command = command;
     nbd_connection_get(c);
     env_mutex_lock(&c->sender.lock);
@@ -85,7 +88,7 @@ struct nbd_part *nbd_command_add_part(struct nbd_command *command)
 
 static void retire_command(struct nbd_reply *reply)
 {
-    command_free(CONTAINER_OF(reply, struct nbd_command, reply));
+    command_put(CONTAINER_OF(reply, struct nbd_command, reply));
 }
 
 static void retire_part(struct nbd_reply *reply)
@@ -95,7 +98,16 @@ static void retire_part(struct nbd_reply *reply)
     bool last = reply->ends_command;
     nbd_part_free(part);
     if (last)
-        command_free(command);
+        command_put(command);
+    command_put(command);
+}
+
+/* The part's chunk, with the reference that it holds. */
+static struct nbd_reply *chunk_of(struct nbd_part *part)
+{
+    atomic_fetch_add_explicit(&part->command->references, 1, memory_order_relaxed);
+    part->reply.retire = retire_part;
+    return &part->reply;
 }
 
 static uint8_t *put_chunk(struct nbd_reply *reply, uint16_t type, uint64_t cookie, uint64_t payload_bytes)
@@ -195,8 +207,7 @@ static void read_completed(struct nbd_part *part, int result)
 {
     struct nbd_command *command = part->command;
     struct nbd_connection *c = command->connection;
-    struct nbd_reply *reply = &part->reply;
-    reply->retire = retire_part;
+    struct nbd_reply *reply = chunk_of(part);
     uint32_t error = nbd_error_of(result, 0);
     if (error != 0) {
         /* Errors with an offset leave the other parts valid; the offset is the part's. */
@@ -273,8 +284,7 @@ static void status_completed(struct nbd_part *part, int result)
     uint8_t *memory = part->buffer.pieces[0].iov_base;
     size_t count = result == 0 ? encode_extents(memory, part->request.extent_count, command->header.length) : 0;
     uint32_t error = result != 0 ? nbd_error_of(result, 0) : count == 0 ? NBD_EIO : 0;
-    struct nbd_reply *reply = &part->reply;
-    reply->retire = retire_part;
+    struct nbd_reply *reply = chunk_of(part);
     if (error != 0) {
         put_error(command, reply, error, command_failure_text(command, error), NULL);
     } else {

@@ -8,6 +8,7 @@
 #ifndef ASHLAR_FRONT_NBD_COMMAND_H
 #define ASHLAR_FRONT_NBD_COMMAND_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,6 +42,9 @@ struct nbd_part {
 
 struct nbd_command {
     struct nbd_connection *connection; /* a reference */
+    /* One of the reply that ends the command, one of each chunk before it is retired: they may be retired by different
+     * threads, in any order. */
+    atomic_uint references;
     struct nbd_request_header header;
     unsigned parts_left;    /* guarded by the sender's lock: parts submitted or still to come */
     uint32_t error;         /* guarded likewise: the first one, for all but READ */

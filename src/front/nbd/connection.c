@@ -14,6 +14,9 @@
  * full: otherwise each byte that the peer takes would wake the loop. A short read means that the socket is drained, but
  * not if the peer has hung up, because that is told once, maybe before the data were read.
  *
+ * End of input: the peer may have closed its half only, as a script at a pipe does, and still wants its answers; so what
+ * is under way is finished. Only if the socket says that both halves are closed is nobody there to answer.
+ *
  * Phases: handshake -> transmission -> ending -> closed, or closed from any. References: one of the loop until closed,
  * one a command, one an errand, one a posted task. The last one sends the connection to the errand thread, which closes
  * the export (that may block) and frees.
@@ -152,7 +155,7 @@ static void end_of_input(struct nbd_connection *c, ssize_t result)
         return;
     }
     c->always_readable = false;
-    if (result == 0 && c->phase == NBD_PHASE_TRANSMISSION)
+    if (result == 0 && c->phase == NBD_PHASE_TRANSMISSION && !c->gone)
         nbd_connection_end(c);
     else
         nbd_connection_close(c);
@@ -265,6 +268,8 @@ static void in_ready(struct nbd_watch *watch, uint32_t events)
         c->readable = true;
     if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
         c->hung_up = true;
+    if (c->socket && (events & EPOLLHUP) != 0)
+        c->gone = true;
     if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0)
         nbd_sender_unblock(c);
     nbd_connection_post(c);

@@ -1,8 +1,9 @@
 /*
  * The last resort of the memory budget (budget.c): somebody has waited for memory for stall_ns, so for that long those
- * who hold it gave none of it back. Once a second then, the connection that holds most of what only its peer can free
- * (an unfinished payload, replies not taken) is dropped, if it has hardly moved for as long. A connection that moves is
- * never dropped, nor one that waits for the engine, nor one that holds little.
+ * who hold it gave none of it back. Then, at every tick, connections are dropped that hold what only their peer can
+ * free (an unfinished payload, replies not taken) and have hardly moved for as long: those that hold most first, and as
+ * many as it takes for all who wait. A connection that moves is never dropped, nor one that waits for the engine, nor
+ * one that holds little.
  */
 #include "base/math.h"
 #include "base/tree.h"
@@ -22,28 +23,48 @@ static uint64_t held_for_peer(struct nbd_connection *c)
     return unsent + nbd_transmission_held_bytes(c);
 }
 
-/* Times without movement; judged at every tick. */
-static unsigned slow_ticks(struct nbd_connection *c)
+/* Counts for every connection the ticks for which it has hardly moved. */
+static void judge_all(struct nbd_server *server)
 {
-    uint64_t moved = nbd_connection_moved_bytes(c);
-    c->slow_ticks = moved - c->moved_at_tick < MOVED_BYTES_MIN ? c->slow_ticks + 1 : 0;
-    c->moved_at_tick = moved;
-    return c->slow_ticks;
+    for (struct list *at = server->connections.next; at != &server->connections; at = at->next) {
+        struct nbd_connection *c = CONTAINER_OF(at, struct nbd_connection, link);
+        uint64_t moved = nbd_connection_moved_bytes(c);
+        c->slow_ticks = moved - c->moved_at_tick < MOVED_BYTES_MIN ? c->slow_ticks + 1 : 0;
+        c->moved_at_tick = moved;
+    }
 }
 
-static struct nbd_connection *find_victim(struct nbd_server *server, unsigned ticks_min)
+static struct nbd_connection *find_victim(struct nbd_server *server, unsigned ticks_min, uint64_t *ret_held_bytes)
 {
     struct nbd_connection *victim = NULL;
-    uint64_t most = HELD_BYTES_MIN - 1;
+    *ret_held_bytes = HELD_BYTES_MIN - 1;
     for (struct list *at = server->connections.next; at != &server->connections; at = at->next) {
         struct nbd_connection *c = CONTAINER_OF(at, struct nbd_connection, link);
         uint64_t held = held_for_peer(c);
-        if (slow_ticks(c) >= ticks_min && held > most) {
-            most = held;
+        if (c->slow_ticks >= ticks_min && held > *ret_held_bytes) {
+            *ret_held_bytes = held;
             victim = c;
         }
     }
     return victim;
+}
+
+static void drop_stalled(struct nbd_server *server, unsigned ticks_min)
+{
+    struct nbd_budget_info info;
+    uint64_t held, freed = 0;
+    nbd_budget_get_info(server->budget, &info);
+    while (freed < info.wanted_bytes) {
+        struct nbd_connection *victim = find_victim(server, ticks_min, &held);
+        if (victim == NULL)
+            return;
+        freed += held;
+        nbd_count(&server->counters.dropped_stalls, 1);
+        nbd_server_notice(server,
+                          "NBD %s: held request memory that others wait for and hardly moved, connection closed",
+                          victim->peer);
+        nbd_connection_close(victim);
+    }
 }
 
 static uint64_t tick_ns(const struct nbd_server *server)
@@ -70,13 +91,8 @@ void nbd_server_stall_tick(struct nbd_timer *timer)
     if (since == 0)
         return;
     uint64_t now = nbd_loop_now_ns(server->loop);
-    unsigned ticks_min = (unsigned)(server->options.stall_ns / tick_ns(server));
-    struct nbd_connection *victim = find_victim(server, ticks_min);
     nbd_loop_set_timer(server->loop, timer, now + tick_ns(server));
-    if (victim == NULL || now < since + server->options.stall_ns)
-        return;
-    nbd_count(&server->counters.dropped_stalls, 1);
-    nbd_server_notice(server, "NBD %s: held request memory that others wait for and hardly moved, connection closed",
-                      victim->peer);
-    nbd_connection_close(victim);
+    judge_all(server);
+    if (now >= since + server->options.stall_ns)
+        drop_stalled(server, (unsigned)(server->options.stall_ns / tick_ns(server)));
 }
