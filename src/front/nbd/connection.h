@@ -43,7 +43,7 @@ struct nbd_connection {
 
     /* Loop. */
     enum nbd_phase phase;
-    bool readable, hung_up, always_readable;  /* what the descriptor said last */
+    bool readable, hung_up, gone, always_readable;  /* what the descriptor said last */
     bool in_added, out_added, output_watched; /* what the loop watches */
     bool counted;                             /* holds a place for negotiated connections */
     struct list link, handshake_link;         /* in the server's lists */
