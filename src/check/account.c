@@ -57,6 +57,10 @@ static void check_named_slot(struct inspection *ins, const char *what, uint32_t 
 {
     const struct slot *t = &ins->slots[slot].table;
     const bool placed = t->state == SLOT_NEXT || t->state == SLOT_OPEN || t->state == SLOT_CLOSED;
+    /* The first label of a pool names a slot for a table that has nothing in it yet. */
+    if (t->state == SLOT_BARE && segment == ins->label.replay_address / ins->segment_bytes &&
+        ins->label.replay_address % ins->segment_bytes == 0)
+        return;
     if (!placed || t->head != head || t->segment != segment)
         slot_found(ins, CHECK_PROBLEM_SLOT_STATE_MISMATCH, slot,
                    "%s, segment %" PRIu64 ", by the label; the table says state %u, head %u, segment %" PRIu64, what,

@@ -74,19 +74,18 @@ static bool next_chunk_at(struct chain *chain, struct place at, uint32_t offset,
 }
 
 /*
- * Whether a slot is free for the log behind the checkpoint (R20, R21). Free is what the table calls so, what was about
- * to leave quarantine, and what the heads took after the cut: the table was written a little later than the label's
- * positions, and a recovery forgets what it says about those.
+ * Whether a slot is free for the log behind the checkpoint (R20, R21). Free is what the table calls so; what was in
+ * quarantine, for it holds nothing of this checkpoint (and newer labels, lost since, may have let it go); and what the
+ * heads took after the cut: the table was written a little later than the label's positions, and a recovery forgets
+ * what it says about those.
  */
 static bool slot_is_free(const struct inspection *ins, uint32_t slot)
 {
     const struct label *l = &ins->label;
     const struct slot *t = &ins->slots[slot].table;
     const bool open = t->state == SLOT_OPEN || t->state == SLOT_NEXT;
-    if (t->state == SLOT_BARE || t->state == SLOT_READY)
+    if (t->state == SLOT_BARE || t->state == SLOT_READY || t->state == SLOT_QUARANTINED)
         return true;
-    if (t->state == SLOT_QUARANTINED)
-        return t->since < l->checkpoint || l->sequence != ins->newest_sequence;
     if (t->head == CHUNK_HEAD_DATA)
         return t->segment > l->replay_address / ins->segment_bytes;
     return open && slot != l->node_slot &&

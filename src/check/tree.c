@@ -167,9 +167,13 @@ static int visit_hole(struct walk *w, const struct pointer *p, uint64_t first, u
     if (p->kind != POINTER_LOST && p->address >= w->ins->label.replay_address && w->visitor->report)
         check_found_in(w->ins, CHECK_PROBLEM_MAP_ADDRESS, t, first, count, CHECK_NOWHERE, p->address,
                        "a hole dated not below the replay start");
-    if (first >= t->record_count || w->visitor->hole == NULL)
+    const uint64_t end = max_u64(first, t->record_count);
+    if (p->kind == POINTER_PROVISIONED && count > end - first && w->visitor->report)
+        check_found_in(w->ins, CHECK_PROBLEM_MAP_BEYOND_END, t, first, count, CHECK_NOWHERE, p->address,
+                       "provisioned records %" PRIu64 "+%" PRIu64 " of %" PRIu64, first, count, t->record_count);
+    if (w->visitor->hole == NULL)
         return 0;
-    return w->visitor->hole(w->visitor->arg, w->tree_number, p, first, min_u64(count, t->record_count - first));
+    return w->visitor->hole(w->visitor->arg, w->tree_number, p, first, count);
 }
 
 static uint32_t raw_bytes_of(const struct check_tree *t, const struct pointer *p)

@@ -13,7 +13,7 @@ struct check_visitor {
     int (*leaf)(void *arg, uint32_t tree, const struct node *leaf);
     int (*record)(void *arg, uint32_t tree, const struct pointer *p, uint64_t index);
     int (*patch)(void *arg, uint32_t tree, const struct patch *p, uint64_t index);
-    /* Records [first, first + count), none past the volume's end, are a hole, provisioned, or lost. */
+    /* Records [first, first + count) are a hole, provisioned, or lost. A hole may reach past the volume's end. */
     int (*hole)(void *arg, uint32_t tree, const struct pointer *p, uint64_t first, uint64_t count);
     bool report; /* say what is wrong; a second walk over the same tree is silent */
 };
