@@ -42,8 +42,7 @@ uint32_t data_head_room(const struct data_head *h)
     /* The last write unit of a segment is kept for a bridge, so that recovery can always go on from where the log ends.
      */
     uint32_t usable = h->geometry->segment_bytes - h->geometry->write_unit_bytes;
-    CHECK_LE(h->position_bytes, usable);
-    return usable - h->position_bytes;
+    return h->position_bytes < usable ? usable - h->position_bytes : 0;
 }
 
 uint64_t data_head_address(const struct data_head *h)
@@ -204,12 +203,9 @@ void data_head_append(struct data_head *h, struct log_chunk *chunk)
 void data_head_append_bridge(struct data_head *h, struct log_chunk *chunk)
 {
     CHECK(env_mutex_held(h->lock));
-    uint32_t position = h->position_bytes;
-    data_head_append(h, chunk);
     /* The bridge may stand in the write unit that is kept for it, behind all room there is; the segment is left at
      * once. */
-    h->position_bytes =
-        (uint32_t)min_u64(position + chunk->chunk_bytes, h->geometry->segment_bytes - h->geometry->write_unit_bytes);
+    data_head_append(h, chunk);
 }
 
 void log_chunk_free(struct log_chunk *chunk)
