@@ -200,14 +200,6 @@ void data_head_append(struct data_head *h, struct log_chunk *chunk)
     list_append(&h->in_flight, &chunk->link);
 }
 
-void data_head_append_bridge(struct data_head *h, struct log_chunk *chunk)
-{
-    CHECK(env_mutex_held(h->lock));
-    /* The bridge may stand in the write unit that is kept for it, behind all room there is; the segment is left at
-     * once. */
-    data_head_append(h, chunk);
-}
-
 void log_chunk_free(struct log_chunk *chunk)
 {
     if (chunk == NULL)

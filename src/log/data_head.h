@@ -100,8 +100,6 @@ int data_head_build(struct data_head *h, struct chunk_content *content, struct l
     __attribute__((warn_unused_result));
 /* Puts it into the chain: from here its entries are in effect. Lock and token held. */
 void data_head_append(struct data_head *h, struct log_chunk *chunk);
-/* A bridge: may take the write unit kept for it. The caller advances next. */
-void data_head_append_bridge(struct data_head *h, struct log_chunk *chunk);
 
 /*
  * Writes sealed chunks to the device and marks them written. Lock not held. With `flush`, a device flush is linked

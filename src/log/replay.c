@@ -99,7 +99,8 @@ static int look_at(struct replay *r, struct placed_segment at, uint32_t position
     if (room < r->geometry->write_unit_bytes)
         return 0;
     int result = decode_at(r, at, position, header, r->entries);
-    if (result == -ENODATA || result == -EBADMSG) {
+    /* A rotten version byte reads as a newer version: that the pool is of ours is known from its label. */
+    if (result == -ENODATA || result == -EBADMSG || result == -EOPNOTSUPP) {
         result = decode_trailer(r, at, position, address, header, r->entries);
         from_trailer = true;
         if (result == -ENODATA)
@@ -164,8 +165,8 @@ static bool list_has(const struct placed_segment *list, uint32_t count, uint64_t
     return false;
 }
 
-/* The slots that the chunk names for the segments to come. Those named before and not any more (behind a bridge) are free
- * again, and may be among the new ones. */
+/* The slots that the chunk names for the segments to come. Those named before and not any more (behind a bridge) are
+ * free again, and may be among the new ones. */
 static int take_next(struct replay *r, const struct placed_segment *next, uint32_t count)
 {
     for (uint32_t i = 0; i < r->end.next_count; i++) {

@@ -52,7 +52,7 @@ static int seal_bridge(struct pool *pool, struct placed_segment to)
     if (result != 0)
         return result;
     env_mutex_lock(&pool->lock);
-    data_head_append_bridge(h, chunk);
+    data_head_append(h, chunk);
     env_mutex_unlock(&pool->lock);
     result = data_head_write(h, &chunk, 1, true);
     log_chunk_free(chunk);

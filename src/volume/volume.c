@@ -275,7 +275,9 @@ static int shrink(struct volume *v, uint64_t size_bytes)
     v->size_bytes = v->next_size_bytes = size_bytes;
     v->shrunk_from_records = max_u64(v->shrunk_from_records, records);
     v->catalog_changed = true;
-    return pool_run_checkpoint(v->pool, false);
+    /* Trims and zeroings that reach behind the new end are sealed before the tail is cut off, not after. */
+    int result = pool_sync(v->pool, v->pool->clock);
+    return result == 0 ? pool_run_checkpoint(v->pool, false) : result;
 }
 
 static int grow(struct volume *v, uint64_t size_bytes)
