@@ -52,12 +52,18 @@ int progress_tell(void *progress, uint64_t done, uint64_t total)
 {
     struct progress *p = progress;
     uint64_t now_ns = env_now_ns(env_os());
-    struct signalfd_siginfo info;
     if (p->terminal && now_ns - p->started_ns > SECOND_NS && now_ns - p->drawn_ns > SECOND_NS / 5) {
         p->drawn = true;
         p->drawn_ns = now_ns;
         bar_draw(p, done, total, (double)(now_ns - p->started_ns) / (double)SECOND_NS);
     }
+    return progress_confirm(p);
+}
+
+int progress_confirm(void *progress)
+{
+    struct progress *p = progress;
+    struct signalfd_siginfo info;
     return p->signal_fd >= 0 && read(p->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info);
 }
 

@@ -21,6 +21,8 @@ struct progress {
 void progress_begin(struct progress *p, const char *what);
 /* struct control_call's progress: draws, and is nonzero when a signal came. */
 int progress_tell(void *progress, uint64_t done, uint64_t total);
+/* struct control_call's confirm: nonzero when a signal came. */
+int progress_confirm(void *progress);
 void progress_end(struct progress *p); /* clears the line */
 
 #endif

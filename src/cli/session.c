@@ -75,7 +75,7 @@ static int run_once(const struct invocation *in, const char *pool_path, struct c
     int r = control_client_open(pool_path, &client, err);
     if (r == 0) {
         r = control_client_call(client, verb->name, call->request.arguments, call->fd, in->timeout_seconds,
-                                call->progress, call->progress_arg, ret_result, err);
+                                call->progress, call->arg, ret_result, err);
         control_client_close(client);
         return r;
     }
@@ -93,7 +93,8 @@ int session_run(const struct invocation *in, const char *pool_path, const char *
     snprintf(call.request.verb, sizeof(call.request.verb), "%s", verb_name);
     if (progress != NULL) {
         call.progress = progress_tell;
-        call.progress_arg = progress;
+        call.confirm = progress_confirm;
+        call.arg = progress;
     }
     int r = session_check_path(pool_path, err);
     bool again = r == 0;

@@ -18,14 +18,14 @@
 #include "tap.h"
 
 static char directory[64], pool_path[512], socket_path[512];
-static _Atomic int stops, cancels;
+static _Atomic int stops, cancels, confirmed;
 
 /* ---- verbs in place of the engine's ---- */
 
 static int wait_until_cancelled(struct control_call *call)
 {
     for (uint64_t i = 0; i < 2000; i++) {
-        if (call->progress(call->progress_arg, i, 2000) != 0) {
+        if (call->progress(call->arg, i, 2000) != 0) {
             atomic_fetch_add(&cancels, 1);
             return -ECANCELED;
         }
@@ -57,6 +57,12 @@ int control_execute(const struct control_host *host, struct control_call *call, 
     if (strcmp(verb, "slow") == 0) {
         env_sleep_ns(env_os(), UINT64_C(2500000000));
         *ret_result = json_pack("{}");
+        return 0;
+    }
+    if (strcmp(verb, "confirm") == 0) {
+        bool wanted = call->confirm(call->arg) == 0;
+        atomic_fetch_add(wanted ? &confirmed : &cancels, 1);
+        *ret_result = json_pack("{s:b}", "wanted", (int)wanted);
         return 0;
     }
     if (strcmp(verb, "wait") == 0) {
@@ -251,6 +257,14 @@ static int never_cancel(void *arg, uint64_t done, uint64_t total)
     return 0;
 }
 
+static int cancel_at_once(void *arg, uint64_t done, uint64_t total)
+{
+    (void)arg;
+    (void)done;
+    (void)total;
+    return 1;
+}
+
 static int cancel_soon(void *arg, uint64_t done, uint64_t total)
 {
     (void)total;
@@ -289,6 +303,29 @@ static void test_cancel(void)
     for (int i = 0; i < 500 && atomic_load(&cancels) == before; i++)
         env_sleep_ns(env_os(), 10000000);
     EXPECT_EQ(atomic_load(&cancels), before + 1);
+    finish(server);
+}
+
+static void test_confirm(void)
+{
+    struct control_host host;
+    struct error err;
+    struct control_client *client;
+    json_t *result = NULL;
+    struct control_server *server = start(&host, &err);
+    REQUIRE(server != NULL);
+    int confirmed_before = atomic_load(&confirmed), cancels_before = atomic_load(&cancels);
+    EXPECT_EQ(call("confirm", NULL, -1, &result, &err), 0);
+    EXPECT(json_is_true(json_object_get(result, "wanted")));
+    EXPECT_EQ(atomic_load(&confirmed), confirmed_before + 1);
+    json_decref(result);
+    REQUIRE(control_client_open(pool_path, &client, &err) == 0);
+    EXPECT_EQ(control_client_call(client, "confirm", NULL, -1, 10, cancel_at_once, NULL, &result, &err), -ECANCELED);
+    control_client_close(client); /* that is the answer */
+    for (int i = 0; i < 500 && atomic_load(&cancels) == cancels_before; i++)
+        env_sleep_ns(env_os(), 10000000);
+    EXPECT_EQ(atomic_load(&cancels), cancels_before + 1);
+    EXPECT_EQ(atomic_load(&confirmed), confirmed_before + 1);
     finish(server);
 }
 
@@ -484,6 +521,7 @@ int main(void)
     RUN(test_file_in_the_way);
     RUN(test_slow_is_not_silent);
     RUN(test_cancel);
+    RUN(test_confirm);
     RUN(test_end_gives_up_what_runs);
     RUN(test_stop_is_answered_last);
     RUN(test_hostile_peers);

@@ -107,6 +107,22 @@ struct waiting {
     uint64_t patience_ns;
 };
 
+static int client_send(struct control_client *client, const char *verb, const json_t *arguments, int fd)
+{
+    char *message = control_request_encode(verb, arguments);
+    int r = message != NULL ? channel_send(&client->channel, message, strlen(message), fd, SEND_MS) : -ENOMEM;
+    free(message);
+    return r;
+}
+
+/* Tells that the user still wants it; or not, and then hanging up says so. */
+static int client_confirm(struct control_client *client, struct waiting *w)
+{
+    if (w->progress != NULL && w->progress(w->arg, w->done, w->total) != 0)
+        return -ECANCELED;
+    return client_send(client, "go", NULL, -1);
+}
+
 /* Waits for one line, in ticks. */
 static int receive_line(struct control_client *client, struct waiting *w, char **ret_line, size_t *ret_bytes)
 {
@@ -132,11 +148,7 @@ int control_client_call(struct control_client *client, const char *verb, const j
                         .arg = arg,
                         .heard_ns = env_now_ns(env_os()),
                         .patience_ns = UINT64_C(1000000000) * timeout_seconds};
-    char *message = control_request_encode(verb, arguments);
-    if (message == NULL)
-        return error_set(err, -ENOMEM, "no memory for a request");
-    int r = channel_send(&client->channel, message, strlen(message), fd, SEND_MS);
-    free(message);
+    int r = client_send(client, verb, arguments, fd);
     /* A server that refuses may hang up before it read everything; what it said is still to be read. */
     if (r < 0 && r != -EPIPE && r != -ECONNRESET)
         return exchange_error(client, r, SEND_MS / 1000, err);
@@ -159,8 +171,12 @@ int control_client_call(struct control_client *client, const char *verb, const j
             w.done = reply.done;
             w.total = reply.total;
             if (progress != NULL && progress(arg, w.done, w.total) != 0)
-                return exchange_error(client, -ECANCELED, timeout_seconds, err);
+                r = -ECANCELED;
+        } else if (reply.kind == CONTROL_CONFIRM) {
+            r = client_confirm(client, &w);
         }
+        if (r < 0)
+            return exchange_error(client, r, timeout_seconds, err);
     }
 }
 

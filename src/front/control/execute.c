@@ -103,7 +103,7 @@ int execute_meter_tell(struct execute_meter *m, uint64_t done)
     if (m->call->progress == NULL || now_ns - m->told_ns < 100000000)
         return 0;
     m->told_ns = now_ns;
-    return m->call->progress(m->call->progress_arg, done, m->total) != 0 ? -ECANCELED : 0;
+    return m->call->progress(m->call->arg, done, m->total) != 0 ? -ECANCELED : 0;
 }
 
 double execute_meter_seconds(const struct execute_meter *m)

@@ -54,7 +54,13 @@ struct control_call {
     int fd; /* import and export: -1 if none came. Stays the caller's. */
     /* Called now and then with how far it is (total 0: unknown); nonzero: give up, with -ECANCELED. May be NULL. */
     int (*progress)(void *arg, uint64_t done, uint64_t total);
-    void *progress_arg;
+    /*
+     * Called once where the end of a stream could also be the end of who filled it: in a pipeline that the user
+     * interrupts the source may go a moment before the command does. Nonzero: whoever asked is gone or gave up. May be
+     * NULL.
+     */
+    int (*confirm)(void *arg);
+    void *arg; /* of both */
 };
 
 struct control_verb {

@@ -104,7 +104,7 @@ static int import_pipe(struct import *m)
         if (n < 0)
             return import_fail(m, (int)n);
         if (n == 0)
-            return 0;
+            return m->call->confirm != NULL && m->call->confirm(m->call->arg) != 0 ? import_fail(m, -ECANCELED) : 0;
         int r = import_write(m, offset, (size_t)n);
         if (r < 0)
             return r;

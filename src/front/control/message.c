@@ -132,11 +132,15 @@ static int reply_take(const json_t *message, struct control_reply *ret_reply, st
         ret_reply->total = total > 0 ? (uint64_t)total : 0;
         return 0;
     }
+    if (json_is_true(json_object_get(message, "confirm"))) {
+        ret_reply->kind = CONTROL_CONFIRM;
+        return 0;
+    }
     if (json_is_true(json_object_get(message, "alive"))) {
         ret_reply->kind = CONTROL_ALIVE;
         return 0;
     }
-    return error_set(err, -EPROTO, "control reply: none of result, error, progress, alive");
+    return error_set(err, -EPROTO, "control reply: none of result, error, progress, confirm, alive");
 }
 
 int control_reply_decode(const char *bytes, size_t n, struct control_reply *ret_reply, struct error *err)
@@ -152,6 +156,11 @@ int control_reply_decode(const char *bytes, size_t n, struct control_reply *ret_
 char *control_reply_alive(void)
 {
     return message_of(json_pack("{s:b}", "alive", 1));
+}
+
+char *control_reply_confirm(void)
+{
+    return message_of(json_pack("{s:b}", "confirm", 1));
 }
 
 char *control_reply_progress(uint64_t done, uint64_t total)

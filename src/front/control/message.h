@@ -5,6 +5,7 @@
  *     request   {"ashlar": 1, "verb": "list", "arguments": {...}}
  *     replies   {"alive": true}                        now and then while a request is worked on
  *               {"progress": {"done": N, "total": N}}  total 0: not known
+ *               {"confirm": true}                      answered by the request "go", or by hanging up
  *               {"result": {...}}                      the last line for a request
  *               {"error": {"errno": 17, "name": "EEXIST", "text": "..."}}  or this one
  *
@@ -41,6 +42,7 @@ char *control_request_encode(const char *verb, const json_t *arguments);
 enum control_reply_kind {
     CONTROL_ALIVE,
     CONTROL_PROGRESS,
+    CONTROL_CONFIRM,
     CONTROL_RESULT,
     CONTROL_ERROR,
 };
@@ -57,6 +59,7 @@ int control_reply_decode(const char *bytes, size_t n, struct control_reply *ret_
 
 /* Lines with their newline, from malloc; NULL: no memory. */
 char *control_reply_alive(void);
+char *control_reply_confirm(void);
 char *control_reply_progress(uint64_t done, uint64_t total);
 char *control_reply_result(const json_t *result);
 char *control_reply_error(const struct error *err);

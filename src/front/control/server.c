@@ -103,6 +103,21 @@ static int connection_progress(void *arg, uint64_t done, uint64_t total)
     return atomic_load(&c->cancelled);
 }
 
+/* Asks the client whether it is still there and wants to go on. */
+static int connection_confirm(void *arg)
+{
+    struct connection *c = arg;
+    struct control_request request;
+    char *line;
+    size_t n;
+    connection_send(c, control_reply_confirm(), SEND_MS);
+    if (channel_receive(&c->channel, IDLE_MS, &line, &n) < 0 || control_request_decode(line, n, &request, NULL) < 0)
+        return 1;
+    bool go = strcmp(request.verb, "go") == 0;
+    control_request_clear(&request);
+    return !go;
+}
+
 /* ---- requests ---- */
 
 /* True if the connection is to stay with this thread. */
@@ -133,7 +148,7 @@ static void connection_set_working(struct connection *c, bool working)
 static bool connection_serve(struct connection *c, const char *line, size_t n)
 {
     struct error err = {0};
-    struct control_call call = {.progress = connection_progress, .progress_arg = c};
+    struct control_call call = {.progress = connection_progress, .confirm = connection_confirm, .arg = c};
     json_t *result = NULL;
     bool go_on = true;
     int r = control_request_decode(line, n, &call.request, &err);
