@@ -6,9 +6,11 @@
  * written anew.
  *
  * What cannot be known is what entries were in segments that have been freed: a trim holds no bytes, so nothing keeps
- * its segment. Its traces may still lie in quarantined and free slots. Therefore several answers are tried, from the
- * plainest to the one that trusts the oldest traces, and the checksum in the parent decides: only a node with exactly
- * the bytes that were lost is written back, in place. Without such an answer the node stays lost, and is reported so;
+ * its segment. But its traces may still lie in quarantined and free slots, and older versions of the node, dead but not
+ * yet written over, tell what had become of each record when they were written. Therefore several answers are tried:
+ * from the entries alone, and from each older version with the entries that are newer than what it says; each without
+ * and with the traces in slots that are not in use. The checksum in the parent decides: only a node with exactly the
+ * bytes that were lost is written back, in place. Without such an answer the node stays lost, and is reported so;
  * guessing could bring data back that had been trimmed.
  */
 #include "check/rebuild.h"
@@ -25,15 +27,18 @@
 #include "check/repair.h"
 
 #define FOUND_ENTRIES_MAX (1u << 18) /* what is collected for the nodes of one run */
+#define VERSIONS_TRIED_MAX 8
 
 /* Where an entry was found: how far it is to be trusted to be the newest of its kind. */
 enum trust { TRUST_LIVE, TRUST_QUARANTINED, TRUST_FREE, TRUST_COUNT };
 
 struct found_entry {
-    size_t lost;      /* number of the node it belongs to */
-    uint64_t address; /* in the log: the order; of a trim that of its chunk: the date */
-    uint64_t pointed; /* what a pointer to its bytes holds as address */
-    uint32_t order;   /* among entries of one address */
+    size_t lost;            /* number of the node it belongs to */
+    uint64_t chunk_address; /* with `order`: its place in the order of the log */
+    uint64_t address;       /* in the log; of a trim that of its chunk: the date */
+    uint64_t pointed;       /* what a pointer to its bytes holds as address */
+    uint64_t offsets[2];    /* on the device, of both copies; of entries of the node head */
+    uint32_t order;
     enum trust trust;
     struct chunk_entry entry;
 };
@@ -44,8 +49,15 @@ struct rebuild {
     enum trust trust; /* of the slot at hand */
     struct node node;
     struct node_patch patches[NODE_PATCHES_MAX];
+    uint64_t known_to[MAP_FANOUT_MAX]; /* the older version knows what had become of each child up to this address */
     uint8_t *bytes;
 };
+
+/* true if the entry is an older version of the node itself, not something below it. */
+static bool is_version(const struct check_lost_node *lost, const struct found_entry *f)
+{
+    return f->entry.kind == ENTRY_NODE && f->entry.level == lost->level;
+}
 
 /* ---- collecting ---- */
 
@@ -89,13 +101,25 @@ static int keep(struct rebuild *r, size_t lost, const struct check_chunk *c, uin
     if (f == NULL)
         return -ENOMEM;
     const uint64_t place = (uint64_t)c->slot * r->ins->segment_bytes + c->at + e->payload_offset;
+    const uint64_t offset = c->device_offset_bytes + e->payload_offset;
     *f = (struct found_entry){.lost = lost,
+                              .chunk_address = c->address,
+                              .offsets = {offset, offset + c->header.chunk_bytes},
                               .address = address,
                               .pointed = n->tree == CHECK_TREE_TABLE ? place : address,
                               .order = i,
                               .trust = r->trust,
                               .entry = *e};
     return 0;
+}
+
+/* Gives an entry to that lost node, if it is one. */
+static int collect_for(struct rebuild *r, const struct check_chunk *c, uint32_t i, uint8_t level, uint64_t number)
+{
+    const struct inspection *ins = r->ins;
+    const struct check_lost_node key = {.branch = ins->entries[i].branch, .level = level, .number = number};
+    const size_t k = lost_lower_bound(ins, key.branch, level, number);
+    return k < ins->lost.count && lost_compare(&ins->lost.list[k], &key) == 0 ? keep(r, k, c, i) : 0;
 }
 
 /* Gives an entry to the lost nodes it says something about. */
@@ -107,11 +131,8 @@ static int collect_entry(struct rebuild *r, const struct check_chunk *c, uint32_
     if (e->kind == ENTRY_BRIDGE)
         return 0;
     if (e->kind == ENTRY_NODE) {
-        const uint8_t level = (uint8_t)(e->level + 1);
-        const uint64_t number = e->index >> MAP_INNER_BITS;
-        const size_t k = lost_lower_bound(ins, e->branch, level, number);
-        const struct check_lost_node key = {.branch = e->branch, .level = level, .number = number};
-        return k < ins->lost.count && lost_compare(&ins->lost.list[k], &key) == 0 ? keep(r, k, c, i) : 0;
+        result = collect_for(r, c, i, e->level, e->index);
+        return result != 0 ? result : collect_for(r, c, i, (uint8_t)(e->level + 1), e->index >> MAP_INNER_BITS);
     }
     const uint64_t last = e->index + (e->count - 1);
     for (uint8_t level = 0; level < MAP_LEVELS_MAX; level++) {
@@ -154,8 +175,8 @@ static int found_compare(const void *a, const void *b)
     const struct found_entry *x = a, *y = b;
     if (x->lost != y->lost)
         return x->lost < y->lost ? -1 : 1;
-    if (x->address != y->address)
-        return x->address < y->address ? -1 : 1;
+    if (x->chunk_address != y->chunk_address)
+        return x->chunk_address < y->chunk_address ? -1 : 1;
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
@@ -206,12 +227,15 @@ static bool add_patch(struct node *n, uint32_t child, const struct found_entry *
     return true;
 }
 
-static bool apply_to_leaf(struct node *n, const struct found_entry *f)
+static bool apply_to_leaf(struct rebuild *r, const struct found_entry *f)
 {
+    struct node *n = &r->node;
     const uint64_t first = n->number << MAP_LEAF_BITS, end = first + map_fanout(0);
     const struct chunk_entry *e = &f->entry;
     for (uint64_t i = max_u64(e->index, first); i < min_u64(e->index + e->count, end); i++) {
         const uint32_t child = (uint32_t)(i - first);
+        if (f->address <= r->known_to[child])
+            continue;
         if (e->kind == ENTRY_PATCH)
             return add_patch(n, child, f);
         drop_patches(n, child);
@@ -224,8 +248,9 @@ static bool apply_to_leaf(struct node *n, const struct found_entry *f)
  * Inner nodes, in two passes over the entries: first the data head, which says whether the newest thing below a child
  * is a trim of all of it; then the node head, which names the nodes for the other children.
  */
-static void apply_to_inner(struct node *n, const struct found_entry *f, bool node_head)
+static void apply_to_inner(struct rebuild *r, const struct found_entry *f, bool node_head)
 {
+    struct node *n = &r->node;
     const uint32_t bits = map_level_bits(n->level - 1u);
     const uint64_t first = n->number << MAP_INNER_BITS;
     const struct chunk_entry *e = &f->entry;
@@ -239,31 +264,62 @@ static void apply_to_inner(struct node *n, const struct found_entry *f, bool nod
     }
     for (uint32_t i = 0; i < map_fanout(n->level); i++) {
         const uint64_t from = (first + i) << bits, to = (first + i + 1) << bits;
-        if (e->index >= to || e->index + e->count <= from)
+        if (e->index >= to || e->index + e->count <= from || f->address <= r->known_to[i])
             continue;
         const bool whole = e->length == 0 && e->index <= from && e->index + e->count >= to;
         n->children[i] = whole ? pointer_to(f) : (struct pointer){0};
     }
 }
 
-/* Puts a node together from entries [from, to) that are trusted enough; true if it is the one that was lost. */
+/* The node to begin with: an empty one. */
+static void begin_empty(struct rebuild *r, const struct check_lost_node *lost)
+{
+    memset(r->node.children, 0, sizeof(r->node.children));
+    memset(r->known_to, 0, sizeof(r->known_to));
+    r->node.branch = lost->branch;
+    r->node.level = lost->level;
+    r->node.number = lost->number;
+    r->node.patch_count = 0;
+    r->node.patches = r->patches;
+}
+
+/* The node to begin with: an older version of itself, if one of its copies is intact. */
+static bool begin_with_version(struct rebuild *r, const struct check_lost_node *lost, const struct found_entry *f)
+{
+    struct inspection *ins = r->ins;
+    const struct chunk_entry *e = &f->entry;
+    bool intact = false;
+    begin_empty(r, lost);
+    for (int copy = 0; copy < 2 && !intact; copy++) {
+        const uint8_t *bytes = check_window_bytes(&ins->point, f->offsets[copy], e->length, 0);
+        intact =
+            bytes != NULL && checksum_equal(checksum_of(bytes, e->length), e->checksum) &&
+            node_decode(bytes, e->length, lost->branch, lost->level, lost->number, UINT64_MAX, &r->node, NULL) == 0;
+    }
+    /* Entries with an address up to what the version names were written before it. Nodes count by another clock. */
+    for (uint32_t i = 0; intact && i < map_fanout(lost->level); i++)
+        if (r->node.children[i].kind != POINTER_NODE && r->node.children[i].kind != POINTER_LOST)
+            r->known_to[i] = r->node.children[i].address;
+    for (uint32_t i = 0; intact && i < r->node.patch_count; i++) {
+        uint64_t *known = &r->known_to[r->node.patches[i].child];
+        *known = max_u64(*known, r->node.patches[i].patch.pointer.address);
+    }
+    return intact;
+}
+
+/* Goes on with what was begun by entries [from, to) that are trusted enough; true if it is the node that was lost. */
 static bool put_together(struct rebuild *r, const struct check_lost_node *lost, size_t from, size_t to,
                          enum trust trust)
 {
     struct node *n = &r->node;
-    memset(n->children, 0, sizeof(n->children));
-    n->branch = lost->branch;
-    n->level = lost->level;
-    n->number = lost->number;
-    n->patch_count = 0;
-    n->patches = r->patches;
     for (int node_head = 0; node_head <= (lost->level > 0); node_head++)
         for (size_t i = from; i < to; i++) {
-            if (r->found.list[i].trust > trust)
+            const struct found_entry *f = &r->found.list[i];
+            if (f->trust > trust || is_version(lost, f))
                 continue;
             if (lost->level > 0)
-                apply_to_inner(n, &r->found.list[i], node_head != 0);
-            else if (!apply_to_leaf(n, &r->found.list[i]))
+                apply_to_inner(r, f, node_head != 0);
+            else if (!apply_to_leaf(r, f))
                 return false;
         }
     const size_t room = node_encoded_bytes_max(n->level, n->patch_count);
@@ -271,6 +327,27 @@ static bool put_together(struct rebuild *r, const struct check_lost_node *lost, 
         return false;
     const size_t length = node_encode(n, r->bytes, room);
     return length == lost->pointer.length && checksum_equal(checksum_of(r->bytes, length), lost->pointer.checksum);
+}
+
+/* Tries all answers, the plainest first. */
+static bool find_answer(struct rebuild *r, const struct check_lost_node *lost, size_t from, size_t to)
+{
+    unsigned tried = 0;
+    for (enum trust trust = TRUST_LIVE; trust < TRUST_COUNT; trust++) {
+        begin_empty(r, lost);
+        if (put_together(r, lost, from, to, trust))
+            return true;
+    }
+    for (size_t i = to; i > from && tried < VERSIONS_TRIED_MAX; i--) {
+        const struct found_entry *version = &r->found.list[i - 1];
+        if (!is_version(lost, version))
+            continue;
+        tried++;
+        for (enum trust trust = TRUST_LIVE; trust < TRUST_COUNT; trust++)
+            if (begin_with_version(r, lost, version) && put_together(r, lost, from, to, trust))
+                return true;
+    }
+    return false;
 }
 
 /* Both copies, if the chunk around is known well enough to say where the second lies. */
@@ -304,11 +381,8 @@ static int rebuild_all(struct rebuild *r)
         const struct check_lost_node *lost = &ins->lost.list[r->found.list[from].lost];
         for (to = from; to < r->found.count && r->found.list[to].lost == r->found.list[from].lost;)
             to++;
-        for (enum trust trust = TRUST_LIVE; trust < TRUST_COUNT; trust++)
-            if (put_together(r, lost, from, to, trust)) {
-                plan_node(r, lost);
-                break;
-            }
+        if (find_answer(r, lost, from, to))
+            plan_node(r, lost);
     }
     return 0;
 }

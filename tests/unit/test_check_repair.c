@@ -215,6 +215,37 @@ static void test_rebuild_impossible(void)
     image_free(img);
 }
 
+/* The same, but an older version of the leaf remembers the trim. */
+static void test_rebuild_from_version(void)
+{
+    struct image *img = image_new();
+    image_volume(img, "alpha", 100 * 4096, 4096);
+    image_write(img, 0, 1, 1);
+    image_write(img, 0, 2, 2);
+    image_patch(img, 0, 2, 1, 1, 3);
+    image_seal(img);
+    image_trim(img, 0, 1, 1);
+    const uint64_t trim = image_seal(img);
+    image_checkpoint(img);
+    image_write(img, 0, 3, 2);
+    image_patch(img, 0, 2, 2, 1, 4);
+    image_seal(img);
+    image_checkpoint(img);
+    memset(img->bytes + trim, 0, IMAGE_UNIT_BYTES);
+    uint8_t *sound = copy_of(img);
+    REQUIRE(sound != NULL);
+    const struct pointer *leaf = &img->volumes[0].leaves[0];
+    image_damage(img, image_offset(img, leaf->address), leaf->length);
+    image_damage(img, image_offset(img, leaf->address) + IMAGE_UNIT_BYTES, leaf->length);
+    struct check_report *report = repair(img);
+    REQUIRE(report != NULL);
+    EXPECT(report_has_only(report, (const enum check_problem_id[]){CHECK_PROBLEM_CHUNK_DAMAGED, CHECK_PROBLEM_COUNT}));
+    EXPECT(memcmp(img->bytes, sound, IMAGE_BYTES) == 0);
+    check_report_free(report);
+    free(sound);
+    image_free(img);
+}
+
 /* Records that have bytes in a range of the device. */
 static unsigned records_in(const struct image *img, uint64_t from, uint64_t length)
 {
@@ -396,6 +427,7 @@ int main(void)
     RUN(test_data_halves);
     RUN(test_rebuild);
     RUN(test_rebuild_impossible);
+    RUN(test_rebuild_from_version);
     RUN(test_every_position);
     RUN(test_refusals);
     RUN(test_random_damage);
