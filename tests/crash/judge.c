@@ -4,6 +4,7 @@
  */
 #include "crash/judge.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,10 +68,18 @@ static bool recovered_same(const struct recovered *a, const struct recovered *b,
     return true;
 }
 
-/* The disk as it is now, cut again: reads the same. */
-static bool stays_the_same(struct judge *j, struct store *s, struct oracle *o, const struct recovered *first,
+/*
+ * The disk as it is now, cut again: reads the same. Where only the process had ended, what was read may still be in the
+ * disk's cache alone: there a flush comes first, which covers what an earlier process acknowledged.
+ */
+static bool stays_the_same(struct judge *j, struct store *s, struct oracle *o, const struct recovered *first, int loss,
                            uint64_t seed, struct text *why)
 {
+    int flushed = loss == LOSS_PROCESS ? s->ops->flush_all(s) : 0;
+    if (flushed != 0) {
+        text_printf(why, "flush after the opening: %d", flushed);
+        return false;
+    }
     struct sim_image *image = sim_disk_image(store_pool_disk(s));
     struct recovered again = {0};
     struct store *second = store_pool_from_image(&j->options, image, seed % 2 == 0 ? SIM_LOSS_ALL : SIM_LOSS_RANDOM,
@@ -145,65 +154,87 @@ static bool goes_on(struct judge *j, struct store *s, struct recovered *r, uint6
     return false;
 }
 
-/* One picture, one cut; the points of the recovery are gathered in `nested` if that is not NULL. */
-static bool image_holds(struct judge *j, const struct sim_image *image, struct oracle *o, int loss, uint64_t seed,
-                        struct points *nested, struct text *why)
+/*
+ * An opening itself writes nothing: recovery's device steps come with the first change. So a sector is written with the
+ * bytes it has, with FUA, and a checkpoint is made; neither changes what is read. A full pool may refuse the write.
+ */
+static bool nudge(struct store *s, const struct recovered *r, struct text *why)
 {
-    if (j->check_before && !cut_disk_is_clean(j, image, loss, seed, why))
+    int result = 0;
+    for (unsigned v = 0; v < ORACLE_VOLUMES; v++)
+        if (r->exists[v]) {
+            result = s->ops->write(s, v, 0, r->bytes[v], SECTOR_BYTES, VOLUME_FUA);
+            break;
+        }
+    if (result == 0 || result == -ENOSPC)
+        result = s->ops->checkpoint(s);
+    if (result != 0)
+        text_printf(why, "the first write or checkpoint after the opening: %d", result);
+    return result == 0;
+}
+
+static bool image_holds(struct judge *j, const struct sim_image *image, struct oracle *o, int loss, uint64_t seed,
+                        unsigned depth, const struct recovered *expected, struct text *why);
+
+/* Each picture taken while the pool was opened and nudged: cut, and everything again. */
+static bool nested_hold(struct judge *j, const struct points *nested, struct oracle *o, uint64_t seed, unsigned depth,
+                        const struct recovered *expected, struct text *why)
+{
+    for (size_t i = 0; i < nested->count; i++) {
+        int loss = loss_list[(seed + i) % LOSS_COUNT];
+        j->nested_points++;
+        if (image_holds(j, nested->list[i].image, o, loss, seed + 1000 + i, depth, expected, why))
+            continue;
+        text_printf(why, " (again at device step %llu of the recovery, %s)", (unsigned long long)nested->list[i].number,
+                    loss_name(loss));
         return false;
-    struct store *s =
-        store_pool_from_image(&j->options, image, loss, seed, nested == NULL ? NULL : points_hook, nested, why);
-    j->openings++;
-    if (s == NULL)
-        return false;
-    if (nested != NULL) {
-        points_stop(nested, store_pool_disk(s));
-        j->recovery_steps += nested->writes + nested->flushes + nested->others;
     }
-    struct recovered r;
-    bool good = recovered_check(s, o, false, &r, why);
+    return true;
+}
+
+/*
+ * One picture, one cut. depth: how often the power goes again inside the recovery. expected, if not NULL, is what must
+ * be read, all of it.
+ */
+static bool image_holds(struct judge *j, const struct sim_image *image, struct oracle *o, int loss, uint64_t seed,
+                        unsigned depth, const struct recovered *expected, struct text *why)
+{
+    if (expected == NULL && j->check_before && !cut_disk_is_clean(j, image, loss, seed, why))
+        return false;
+    struct points nested = {.chance_per_mille = j->nested_one_in <= 1 ? 0 : 1 + 1000 / j->nested_one_in, .state = seed};
+    struct store *s =
+        store_pool_from_image(&j->options, image, loss, seed, depth == 0 ? NULL : points_hook, &nested, why);
+    j->openings++;
+    struct recovered r = {0};
+    bool good = s != NULL && recovered_check(s, o, false, &r, why);
+    if (good && expected != NULL)
+        good = recovered_same(expected, &r, why);
     if (good && j->check_after) {
         j->checks++;
         good = store_pool_check(store_pool_disk(s), why);
     }
-    if (good && (j->stay || loss == LOSS_PROCESS))
-        good = stays_the_same(j, s, o, &r, seed, why);
-    if (good && j->go_on)
-        good = goes_on(j, s, &r, seed, why);
-    recovered_free(&r);
-    s->ops->free(s);
-    return good;
-}
-
-static bool nested_hold(struct judge *j, const struct points *nested, struct oracle *o, uint64_t seed, bool deeper,
-                        struct text *why)
-{
-    for (size_t i = 0; i < nested->count; i++) {
-        int loss = loss_list[(seed + i) % LOSS_COUNT];
-        struct points second = {.count_max = 64};
-        j->nested_points++;
-        bool good = image_holds(j, nested->list[i].image, o, loss, seed + i, deeper ? &second : NULL, why);
-        if (good && deeper)
-            good = nested_hold(j, &second, o, seed + 1000 + i, false, why);
-        points_free(&second);
-        if (!good) {
-            text_printf(why, " (again at device step %llu of the recovery, %s)",
-                        (unsigned long long)nested->list[i].number, loss_name(loss));
-            return false;
-        }
+    if (good && expected == NULL && (j->stay || loss == LOSS_PROCESS))
+        good = stays_the_same(j, s, o, &r, loss, seed, why);
+    if (good && depth > 0) {
+        good = nudge(s, &r, why);
+        points_stop(&nested, store_pool_disk(s));
+        j->recovery_steps += nested.writes + nested.flushes + nested.others;
+        good = good && nested_hold(j, &nested, o, seed, depth - 1, loss == LOSS_PROCESS ? NULL : &r, why);
     }
-    return true;
+    if (good && expected == NULL && j->go_on)
+        good = goes_on(j, s, &r, seed, why);
+    points_free(&nested);
+    recovered_free(&r);
+    if (s != NULL)
+        s->ops->free(s);
+    return good;
 }
 
 bool judge_image(struct judge *j, const struct sim_image *image, struct oracle *o, int loss, uint64_t seed,
                  struct text *why)
 {
-    struct points nested = {.chance_per_mille = j->nested_one_in <= 1 ? 0 : 1 + 1000 / j->nested_one_in, .state = seed};
-    bool good = image_holds(j, image, o, loss, seed, j->nested_one_in == 0 ? NULL : &nested, why);
-    if (good)
-        good = nested_hold(j, &nested, o, seed, j->nested_deeper, why);
-    points_free(&nested);
-    return good;
+    unsigned depth = j->nested_one_in == 0 ? 0 : j->nested_deeper ? 2 : 1;
+    return image_holds(j, image, o, loss, seed, depth, NULL, why);
 }
 
 bool judge_points(struct judge *j, const struct points *points, const struct oracle *history, unsigned losses_each,

@@ -107,8 +107,6 @@ static bool history_holds(const struct hunt *hunt, unsigned rules_off, uint64_t 
     history_make(&h, &profile, number, 12 + number % 40);
     struct store *s = tiny_make(&options);
     bool good = s != NULL && history_run(&h, s, &stats, &why, NULL);
-    if (good)
-        good = store_pool_close(s, &why) == 0;
     if (s != NULL)
         s->ops->free(s);
     if (!good && tell)

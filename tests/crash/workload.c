@@ -11,9 +11,9 @@
 void workload_make(struct workload *w, uint64_t seed, size_t operations)
 {
     static const unsigned weights[OP_KIND_COUNT] = {
-        [OP_WRITE] = 560,     [OP_READ] = 60,  [OP_FLUSH] = 60, [OP_FLUSH_ALL] = 10, [OP_TRIM] = 100,
-        [OP_ZERO] = 60,       [OP_RESIZE] = 6, [OP_CREATE] = 6, [OP_DESTROY] = 2,    [OP_RENAME] = 3,
-        [OP_CHECKPOINT] = 12, [OP_CODEC] = 4,  [OP_VERIFY] = 2, [OP_EXTENTS] = 20};
+        [OP_WRITE] = 560,    [OP_READ] = 60,  [OP_FLUSH] = 60,  [OP_FLUSH_ALL] = 10, [OP_TRIM] = 100,
+        [OP_ZERO] = 60,      [OP_RESIZE] = 6, [OP_CREATE] = 30, [OP_DESTROY] = 2,    [OP_RENAME] = 3,
+        [OP_CHECKPOINT] = 4, [OP_CODEC] = 4,  [OP_VERIFY] = 2,  [OP_EXTENTS] = 20};
     *w = (struct workload){0};
     for (size_t i = 0; i < OP_KIND_COUNT; i++)
         w->profile.weights[i] = weights[i];
@@ -25,7 +25,7 @@ void workload_make(struct workload *w, uint64_t seed, size_t operations)
     w->profile.record_bytes[2] = 16384;
     w->profile.size_bytes[2] = 160 * KIB + 512;
     w->profile.length_max_bytes = 32 * KIB;
-    w->profile.fua_per_mille = 350;
+    w->profile.fua_per_mille = 180;
     w->profile.unaligned_per_mille = 200;
     w->profile.half_record_per_mille = 200;
     w->profile.same_data_per_mille = 30;

@@ -347,6 +347,8 @@ bool history_run(const struct history *h, struct store *s, struct history_stats 
         s->ops->run(s, run, &r);
     else
         run(&r);
+    if (r.good && s->ops->finish != NULL)
+        r.good = s->ops->finish(s, why);
     if (ran != NULL)
         *ran = r.ran;
     return r.good;

@@ -33,7 +33,7 @@ static void weights_choose(struct profile *p, struct prng *random, bool with_cra
 {
     static const unsigned usual[OP_KIND_COUNT] = {
         [OP_WRITE] = 400, [OP_READ] = 300,   [OP_FLUSH] = 20, [OP_FLUSH_ALL] = 5,  [OP_TRIM] = 60,
-        [OP_ZERO] = 40,   [OP_EXTENTS] = 80, [OP_RESIZE] = 3, [OP_CREATE] = 4,     [OP_DESTROY] = 1,
+        [OP_ZERO] = 40,   [OP_EXTENTS] = 80, [OP_RESIZE] = 3, [OP_CREATE] = 30,    [OP_DESTROY] = 2,
         [OP_RENAME] = 2,  [OP_CODEC] = 3,    [OP_VERIFY] = 1, [OP_CHECKPOINT] = 4, [OP_REOPEN] = 1};
     for (size_t i = 0; i < OP_KIND_COUNT; i++)
         p->weights[i] = usual[i] == 0 ? 0 : 1 + (unsigned)prng_below(random, 2 * usual[i]);
@@ -78,8 +78,6 @@ bool episode_run(const struct episode *e, struct history_stats *stats, uint64_t 
     if (good) {
         struct text why = {0};
         good = history_run(&h, s, stats, &why, NULL);
-        if (good)
-            good = store_pool_close(s, &why) == 0 && store_pool_check(store_pool_disk(s), &why);
         if (ret_trace != NULL)
             *ret_trace = sim_trace_hash(store_pool_sim(s));
         s->ops->free(s);

@@ -379,12 +379,40 @@ bool oracle_read_end(struct oracle *o, uint64_t began, unsigned volume, uint64_t
             if (version_readable(o, s, k, began))
                 text_printf(why, " %016llx of operation %u", (unsigned long long)s->list[k].value,
                             s->list[k].operation);
+        oracle_tell_sector(o, volume, i, why);
         return false;
     }
     event_add(o, (struct event){.kind = EVENT_SEEN,
                                 .began = began,
                                 .args = {.volume = volume, .first = first, .count = count, .values = values}});
     return true;
+}
+
+void oracle_tell_sector(const struct oracle *o, unsigned volume, uint64_t sector, struct text *out)
+{
+    uint32_t number = 0;
+    text_printf(out, "; its life, at time %u:", o->now);
+    for (size_t i = 0; i < o->event_count; i++) {
+        const struct event *e = &o->events[i];
+        number += e->kind == EVENT_BEGIN;
+        if (e->args.volume != volume || sector - e->args.first >= e->args.count)
+            continue;
+        uint64_t value = e->has_values ? o->values[e->values + (sector - e->args.first)] : 0;
+        if (e->kind == EVENT_BEGIN) {
+            const struct operation *op = &o->operations[number];
+            text_printf(out, " [%u: %s%s%s %u..%d of %016llx]", number, e->args.kind == ORACLE_WRITE ? "write" : "zero",
+                        op->fua ? " fua" : "", op->failed ? " failed" : "", op->start, (int)op->end,
+                        (unsigned long long)value);
+        } else if (e->kind == EVENT_SEEN) {
+            text_printf(out, " [read %u..%zu %016llx]", (unsigned)e->began, i + 1, (unsigned long long)value);
+        }
+    }
+    for (uint32_t n = 1; n < o->operation_count; n++) {
+        const struct operation *op = &o->operations[n];
+        bool mine = op->kind == ORACLE_FLUSH_ALL || (op->kind == ORACLE_FLUSH && op->volume == volume);
+        if (mine && !op->failed)
+            text_printf(out, " [flush %u..%d]", op->start, (int)op->end);
+    }
 }
 
 bool oracle_was_ever(const struct oracle *o, unsigned volume, uint64_t sector, uint64_t value)

@@ -90,6 +90,8 @@ bool oracle_check_catalog(const struct oracle *o, struct oracle_found *list, siz
  */
 bool oracle_check_volume(struct oracle *o, unsigned volume, const uint64_t *values, uint64_t count, bool lost_allowed,
                          struct text *why);
+/* Adds the sector's life, for people: each operation that touched it, when it began and ended, and what it left. */
+void oracle_tell_sector(const struct oracle *o, unsigned volume, uint64_t sector, struct text *out);
 /* Did the sector ever have that value, by any operation that began? (Of the volume's present number, whatever its
  * name.) */
 bool oracle_was_ever(const struct oracle *o, unsigned volume, uint64_t sector, uint64_t value);

@@ -199,6 +199,7 @@ bool oracle_check_volume(struct oracle *o, unsigned volume, const uint64_t *valu
                         : op->end == TIME_NEVER ? "under way"
                                                 : "acknowledged");
         }
+        oracle_tell_sector(o, volume, i, why);
         return false;
     }
     uint64_t record_sectors = v->record_bytes / SECTOR_BYTES;

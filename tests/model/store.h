@@ -69,6 +69,8 @@ struct store_ops {
     bool (*is_off)(struct store *s);
     /* Runs the function where the store's operations are allowed (a fiber of its simulation). NULL: anywhere. */
     void (*run)(struct store *s, void (*function)(void *arg), void *arg);
+    /* The end of a history: a clean close, unless the power is off, and whatever can be checked then. NULL: nothing. */
+    bool (*finish)(struct store *s, struct text *why);
     void (*free)(struct store *s);
 };
 

@@ -162,6 +162,12 @@ static bool pool_is_off(struct store *s)
     return pool_of(s)->off || pool_of(s)->flush_fails;
 }
 
+static bool pool_finish(struct store *s, struct text *why)
+{
+    struct store_pool *p = pool_of(s);
+    return pool_is_off(s) || (store_pool_close(s, why) == 0 && store_pool_check(p->disk, why));
+}
+
 static void fiber(void *arg)
 {
     struct store_pool *p = arg;
@@ -379,6 +385,7 @@ static struct store_pool *store_pool_alloc(const struct store_pool_options *opti
                                          .space = pool_space,
                                          .is_off = pool_is_off,
                                          .run = pool_run,
+                                         .finish = pool_finish,
                                          .free = pool_free};
     struct store_pool *p = calloc(1, sizeof(*p));
     CHECK(p != NULL);

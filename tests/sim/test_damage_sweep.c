@@ -62,6 +62,9 @@ static bool sweep_prepare(struct sweep *w, bool closed, struct text *why)
     for (size_t i = 0; i < h.count && good; i++)
         good = driver_step(d, &h.ops[i], why);
     good = good && driver_step(d, &(struct op){.kind = closed ? OP_CHECKPOINT : OP_FLUSH_ALL}, why);
+    for (uint64_t i = 0; i < 2 && good; i++)
+        good = driver_step(d, &(struct op){.kind = OP_WRITE, .flags = VOLUME_FUA, .shape = SHAPE_SECTORS, .stamp = i},
+                           why);
     driver_free(d);
     history_free(&h);
     for (unsigned v = 0; v < profile.volume_count && good; v++) {
@@ -148,6 +151,27 @@ static bool losses_explained(struct sweep *w, struct store *s, const struct reco
     return true;
 }
 
+/*
+ * The log's newest chunks, above what the newest of them knows durable, cannot be told from a torn tail when they are
+ * damaged: no store that writes one copy could. They are left out of the sweep.
+ */
+static bool page_is_tail(const struct sweep *w, uint64_t page)
+{
+    const struct scanned_chunk *newest = NULL;
+    for (size_t i = 0; i < w->scan.count; i++) {
+        const struct scanned_chunk *c = &w->scan.chunks[i];
+        if (c->header.head == CHUNK_HEAD_DATA && (newest == NULL || c->header.address > newest->header.address))
+            newest = c;
+    }
+    for (size_t i = 0; i < w->scan.count; i++) {
+        const struct scanned_chunk *c = &w->scan.chunks[i];
+        if (c->header.head == CHUNK_HEAD_DATA && c->header.address >= newest->header.durable_to &&
+            page < c->offset_bytes + c->header.chunk_bytes && page + PAGE > c->offset_bytes)
+            return true;
+    }
+    return false;
+}
+
 static bool page_holds(struct sweep *w, uint64_t page, struct text *why)
 {
     struct sim *sim = sim_new(page);
@@ -195,6 +219,8 @@ static void sweep_all(bool closed)
     EXPECT(prepared);
     unsigned failures = 0;
     for (uint64_t page = 0; prepared && page < w.options.disk_bytes && failures < 10; page += PAGE) {
+        if (!closed && page_is_tail(&w, page))
+            continue;
         w.pages++;
         bool good = page_holds(&w, page, &why);
         EXPECT(good);
