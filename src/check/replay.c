@@ -170,51 +170,62 @@ static int step(struct chain *chain)
 
 /* ---- the end of the chain ---- */
 
-/* The highest durable_to that a chunk claims in a stretch of a slot. */
-static uint64_t claims_in(struct chain *chain, struct place at, uint32_t offset, uint64_t *left)
+/* What chunks behind the place where the chain ends say. */
+struct ahead {
+    uint64_t left_bytes; /* to be looked at */
+    uint64_t claim;      /* the highest durable_to among them */
+    bool found;          /* any chunk; the first one lies here: */
+    struct place at;
+    uint32_t offset;
+    struct checksum previous_chain; /* and follows the chunk with this chain value */
+};
+
+/* A chunk of the data head that begins there, whatever comes before it. */
+static bool any_chunk_at(struct inspection *ins, struct place at, uint32_t offset, uint64_t until,
+                         struct check_chunk *ret_chunk)
 {
-    struct inspection *ins = chain->ins;
-    uint64_t claim = 0;
-    if (at.slot >= ins->slot_count || at.segment > UINT64_MAX / ins->segment_bytes - 1)
-        return 0;
     const uint64_t start = check_slot_offset(ins, at.slot);
-    while (offset<ins->segment_bytes && * left> 0) {
-        const uint64_t until = start + min_u64(ins->segment_bytes, offset + *left);
-        const uint8_t *bytes = check_window_bytes(&ins->scan, start + offset, CHUNK_HEADER_BYTES, until);
-        struct chunk_header h;
+    const uint8_t *bytes = check_window_bytes(&ins->scan, start + offset, CHUNK_HEADER_BYTES, until);
+    struct chunk_header h;
+    /* A header is cheap to tell from none; a chunk is taken at its word only if it verifies. */
+    if (bytes == NULL || chunk_header_decode(bytes, CHUNK_HEADER_BYTES, ins->write_unit_bytes, &h, NULL) != 0)
+        return false;
+    return h.head == CHUNK_HEAD_DATA &&
+           check_chunk_read(ins, &ins->scan, at.slot, at.segment, offset, ins->segment_bytes, ret_chunk) == 0;
+}
+
+static void look_ahead_in(struct inspection *ins, struct place at, uint32_t offset, struct ahead *a)
+{
+    if (at.slot >= ins->slot_count || at.segment > UINT64_MAX / ins->segment_bytes - 1)
+        return;
+    const uint64_t start = check_slot_offset(ins, at.slot);
+    while (ins->segment_bytes > offset && a->left_bytes > 0) {
         struct check_chunk c;
         uint32_t n = ins->write_unit_bytes;
-        /* A header is cheap to tell from none; a chunk is taken at its word only if it verifies. */
-        if (bytes != NULL && chunk_header_decode(bytes, CHUNK_HEADER_BYTES, ins->write_unit_bytes, &h, NULL) == 0 &&
-            h.head == CHUNK_HEAD_DATA &&
-            check_chunk_read(ins, &ins->scan, at.slot, at.segment, offset, ins->segment_bytes, &c) == 0) {
-            claim = max_u64(claim, c.header.durable_to);
+        if (any_chunk_at(ins, at, offset, start + min_u64(ins->segment_bytes, offset + a->left_bytes), &c)) {
+            if (!a->found) {
+                a->at = at;
+                a->offset = offset;
+                a->previous_chain = c.header.previous_chain;
+            }
+            a->found = true;
+            a->claim = max_u64(a->claim, c.header.durable_to);
             n = c.header.chunk_bytes;
         }
         offset += n;
-        *left -= min_u64(*left, n);
+        a->left_bytes -= min_u64(a->left_bytes, n);
     }
-    return claim;
 }
 
-/* What chunks behind the break claim to be durable, as far ahead as chunks may have been in flight. */
-static uint64_t claims_ahead(struct chain *chain)
+/* As far ahead as chunks may have been in flight. */
+static struct ahead look_ahead(struct chain *chain)
 {
-    uint64_t left = LOOK_AHEAD_BYTES;
-    uint64_t claim = claims_in(chain, chain->at, chain->offset, &left);
+    struct ahead a = {.left_bytes = LOOK_AHEAD_BYTES};
+    look_ahead_in(chain->ins, chain->at, chain->offset, &a);
     for (uint32_t k = 0; k < chain->next_count && !chain->bridged; k++)
-        claim = max_u64(claim, claims_in(chain, chain->next[k], 0, &left));
-    return claim;
+        look_ahead_in(chain->ins, chain->next[k], 0, &a);
+    return a;
 }
-
-/* ---- payload ---- */
-
-struct replayed {
-    struct inspection *ins;
-    uint64_t durable_to;
-    struct check_chunk chunk;
-    const uint8_t *bytes;
-};
 
 /* The volume an entry belongs to; NULL: the checkpoint does not know its branch. */
 static struct check_tree *volume_of(struct inspection *ins, const struct chunk_entry *e)
@@ -230,6 +241,49 @@ static struct check_tree *volume_of(struct inspection *ins, const struct chunk_e
     struct check_tree *t = low < ins->by_branch_count ? &ins->trees.list[ins->by_branch[low]] : NULL;
     return t != NULL && t->volume.branch == e->branch ? t : NULL;
 }
+
+/* Names what the chunks behind damaged log hold: lost if the log is cut off there. */
+static void name_unreached(struct chain *chain, const struct ahead *a)
+{
+    struct inspection *ins = chain->ins;
+    struct chain beyond = *chain;
+    uint64_t steps_left = (uint64_t)ins->slot_count * (ins->segment_bytes / ins->write_unit_bytes);
+    struct check_chunk c;
+    beyond.at = a->at;
+    beyond.offset = a->offset;
+    beyond.value = a->previous_chain;
+    for (; steps_left > 0; steps_left--) {
+        if (!next_chunk_at(&beyond, beyond.at, beyond.offset, &c)) {
+            if (beyond.next_count == 0 || !next_chunk_at(&beyond, beyond.next[0], 0, &c))
+                return;
+            beyond.at = beyond.next[0];
+            beyond.offset = 0;
+        }
+        for (uint32_t i = 0; i < c.header.entry_count; i++) {
+            const struct chunk_entry *e = &ins->entries[i];
+            const struct check_tree *t = volume_of(ins, e);
+            if (t != NULL && e->index < t->record_count)
+                check_found_in(ins, CHECK_PROBLEM_LOG_UNREACHED, t, e->index, e->count, c.device_offset_bytes,
+                               c.address, "entry %" PRIu32 " of its chunk", i);
+        }
+        beyond.value = c.header.chain;
+        beyond.offset += c.header.chunk_bytes;
+        take_next_segments(&beyond, &c.header);
+        if ((c.header.flags & CHUNK_FLAG_BRIDGE) != 0) {
+            beyond.at = (struct place){.segment = ins->entries[0].index, .slot = (uint32_t)ins->entries[0].count};
+            beyond.offset = beyond.next_count = 0;
+        }
+    }
+}
+
+/* ---- payload ---- */
+
+struct replayed {
+    struct inspection *ins;
+    uint64_t durable_to;
+    struct check_chunk chunk;
+    const uint8_t *bytes;
+};
 
 /* true if every payload of the chunk is what its table says. */
 static bool payload_verifies(const struct replayed *r)
@@ -346,11 +400,13 @@ int check_replay(struct inspection *ins, struct error *err)
     while (result > 0);
     const uint64_t end = chain_address(&chain);
     if (result == 0 && !chain.stopped && (ins->label.flags & LABEL_CLEAN) == 0) {
-        const uint64_t claim = claims_ahead(&chain);
-        if (claim > end)
+        const struct ahead a = look_ahead(&chain);
+        if (a.claim > end) {
             check_found(ins, CHECK_PROBLEM_LOG_DAMAGED, check_slot_offset(ins, chain.at.slot) + chain.offset, end,
-                        "what follows says that the log was flushed up to %" PRIu64, claim);
-        chain.durable_to = max_u64(chain.durable_to, claim);
+                        "what follows says that the log was flushed up to %" PRIu64, a.claim);
+            name_unreached(&chain, &a);
+        }
+        chain.durable_to = max_u64(chain.durable_to, a.claim);
     }
     struct replayed r = {.ins = ins, .durable_to = chain.durable_to};
     if (result == 0)
