@@ -197,6 +197,30 @@ static void test_dump_of_damage(void)
     image_free(img);
 }
 
+/* The manual lists every id, with its severity and its text as they are printed. */
+static void test_manual(void)
+{
+    char path[512], text[160];
+    const char *slash = strstr(__FILE__, "tests/unit/");
+    (void)snprintf(path, sizeof(path), "%.*sman/ashlar-check.8", slash != NULL ? (int)(slash - __FILE__) : 0, __FILE__);
+    FILE *manual = fopen(path, "r");
+    if (manual == NULL) {
+        tap_skip("the sources are not where they were");
+        return;
+    }
+    const size_t n = fread(out, 1, sizeof(out) - 1, manual);
+    out[n] = '\0';
+    fclose(manual);
+    for (unsigned i = 0; i < CHECK_PROBLEM_COUNT; i++) {
+        const enum check_problem_id id = (enum check_problem_id)i;
+        (void)snprintf(text, sizeof(text), ".It Li %s\n(%s) ", check_problem_name(id),
+                       check_severity_name(check_problem_severity(id)));
+        EXPECT(strstr(out, text) != NULL);
+        if (strstr(out, text) == NULL)
+            printf("# %s is missing or has another severity\n", check_problem_name(id));
+    }
+}
+
 int main(void)
 {
     const int fd = mkstemp(image_path);
@@ -208,6 +232,7 @@ int main(void)
     RUN(test_not_a_pool);
     RUN(test_dump);
     RUN(test_dump_of_damage);
+    RUN(test_manual);
     unlink(image_path);
     return tap_done();
 }
