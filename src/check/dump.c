@@ -67,7 +67,8 @@ void dump_begin(struct dump *d)
         putchar('[');
 }
 
-void dump_emit(struct dump *d, json_t *object)
+/* Prints and frees an object: {"object": "chunk", ...}. NULL counts as a lack of memory. */
+static void dump_emit(struct dump *d, json_t *object)
 {
     d->failed |= object == NULL;
     if (object == NULL)

@@ -19,8 +19,6 @@ struct dump {
 };
 
 void dump_begin(struct dump *d);
-/* Prints and frees an object: {"object": "chunk", ...}. NULL counts as a lack of memory. */
-void dump_emit(struct dump *d, json_t *object);
 void dump_end(struct dump *d);
 
 /* Each shows all objects of its kind. 0 or negative errno with text. */

@@ -99,11 +99,6 @@ const uint8_t *check_window_bytes(struct check_window *w, uint64_t offset_bytes,
     return w->buffer + (offset_bytes - start);
 }
 
-void check_window_forget(struct check_window *w)
-{
-    w->length_bytes = 0;
-}
-
 /* ---- places ---- */
 
 uint64_t check_slot_offset(const struct inspection *ins, uint32_t slot)
@@ -120,7 +115,7 @@ static int segment_compare(const void *a, const void *b)
     return x->slot < y->slot ? -1 : x->slot > y->slot;
 }
 
-const struct check_segment *check_segments_find(const struct check_segments *segments, uint64_t number)
+static const struct check_segment *find_segment(const struct check_segments *segments, uint64_t number)
 {
     size_t low = 0, high = segments->count;
     while (low < high) {
@@ -194,10 +189,11 @@ static int look_for_segments(struct inspection *ins)
     return 0;
 }
 
-uint32_t check_find_slot(struct inspection *ins, uint64_t segment)
+/* The slot of a segment: as the table has it, else by looking; SLOT_NONE. */
+static uint32_t find_slot(struct inspection *ins, uint64_t segment)
 {
     const struct label *l = &ins->label;
-    const struct check_segment *found = check_segments_find(&ins->table_segments, segment);
+    const struct check_segment *found = find_segment(&ins->table_segments, segment);
     if (found != NULL)
         return found->slot;
     if (segment == l->replay_address / ins->segment_bytes)
@@ -206,9 +202,9 @@ uint32_t check_find_slot(struct inspection *ins, uint64_t segment)
         return l->node_slot;
     if (ins->looked == 0 && look_for_segments(ins) != 0)
         return SLOT_NONE;
-    found = check_segments_find(&ins->seen_segments, segment);
+    found = find_segment(&ins->seen_segments, segment);
     if (found == NULL && ins->looked == 1 && look_for_segments(ins) == 0)
-        found = check_segments_find(&ins->seen_segments, segment);
+        found = find_segment(&ins->seen_segments, segment);
     return found != NULL ? found->slot : SLOT_NONE;
 }
 
@@ -235,7 +231,7 @@ uint64_t check_place(struct inspection *ins, uint32_t tree, uint64_t address, ui
         return CHECK_NOWHERE;
     if (tree == CHECK_TREE_TABLE)
         return number < ins->slot_count ? address : CHECK_NOWHERE;
-    const uint32_t slot = check_find_slot(ins, number);
+    const uint32_t slot = find_slot(ins, number);
     return slot == SLOT_NONE ? CHECK_NOWHERE : (uint64_t)slot * ins->segment_bytes + offset;
 }
 

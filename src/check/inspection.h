@@ -196,13 +196,7 @@ void *check_array_room(void *list, size_t count, size_t *capacity, size_t elemen
  * offset is of no use.
  */
 const uint8_t *check_window_bytes(struct check_window *window, uint64_t offset_bytes, size_t n, uint64_t until);
-/* What a window holds may have been written over. */
-void check_window_forget(struct check_window *window);
-
 uint64_t check_slot_offset(const struct inspection *ins, uint32_t slot);
-/* The slot of a segment: as the table has it, else by looking; SLOT_NONE. */
-uint32_t check_find_slot(struct inspection *ins, uint64_t segment);
-const struct check_segment *check_segments_find(const struct check_segments *segments, uint64_t number);
 /* Fills table_segments from the slots' table entries, reporting segments that two slots claim. */
 int check_place_segments(struct inspection *ins, struct error *err);
 

@@ -22,7 +22,7 @@ enum check_severity { CHECK_WRONG, CHECK_SUSPICIOUS, CHECK_LEAK, CHECK_SEVERITY_
     X(LABEL_FOREIGN, "LABEL-FOREIGN", SUSPICIOUS, "a ring slot holds a label of another pool")                         \
     X(CLEAN_LABEL_LOG, "CLEAN-LABEL-LOG", WRONG, "the label says closed cleanly, but the log goes on behind it")       \
     X(LOG_DAMAGED, "LOG-DAMAGED", WRONG, "flushed log is damaged: the chain breaks below what is known durable")       \
-    X(LOG_UNREACHED, "LOG-UNREACHED", WRONG, "this was flushed, but lies behind damaged log: it cannot be replayed")    \
+    X(LOG_UNREACHED, "LOG-UNREACHED", WRONG, "flushed, but behind damaged log: it cannot be replayed")                 \
     X(LOG_SLOT_CONFLICT, "LOG-SLOT-CONFLICT", WRONG, "the log to replay runs through a slot that is in use otherwise") \
     X(LOG_ENTRY_RANGE, "LOG-ENTRY-RANGE", WRONG, "an entry of the log to replay lies outside its volume")              \
     X(CHUNK_HEADER_DAMAGED, "CHUNK-HEADER-DAMAGED", WRONG, "a chunk's header or table is damaged, its trailer intact") \

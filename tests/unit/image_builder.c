@@ -1,9 +1,7 @@
 /*
- * See image_builder.h. The order of things in a checkpoint is the engine's: leaves, roots, catalog objects and their
- * leaf, table records and their leaf, each kind in a chunk (written twice) of its own, so that addresses fall from
- * parent to child; then the label.
+ * Segments, chunks and data of an image. See image_builder.h.
  */
-#include "image_builder.h"
+#include "image_builder_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +10,7 @@
 #include "base/math.h"
 #include "base/prng.h"
 
-#define OPEN_PAYLOAD_BYTES (100u * 1024)
-#define OPEN_ENTRIES 512u
-
-static void tamper(struct image *img, enum image_object object, unsigned number, void *value)
+void image_tamper(struct image *img, enum image_object object, unsigned number, void *value)
 {
     if (img->tamper != NULL)
         img->tamper(img, object, number, value);
@@ -58,7 +53,7 @@ static void open_segment(struct image *img, struct image_head *h, uint32_t slot,
     img->slots[slot].since = img->checkpoint;
 }
 
-static void advance(struct image *img, struct image_head *h)
+void image_advance(struct image *img, struct image_head *h)
 {
     uint64_t segment = img->next_slot_segment;
     uint32_t slot = img->next_slot;
@@ -69,19 +64,19 @@ static void advance(struct image *img, struct image_head *h)
         img->next_slot = take_slot(img, CHUNK_HEAD_DATA, &img->next_slot_segment);
 }
 
-static uint64_t head_address(const struct image_head *h)
+uint64_t image_head_address(const struct image_head *h)
 {
     return h->segment * IMAGE_SEGMENT_BYTES + h->position_bytes;
 }
 
-static uint8_t *head_bytes(struct image *img, const struct image_head *h)
+uint8_t *image_head_bytes(struct image *img, const struct image_head *h)
 {
     return img->bytes + IMAGE_RING_BYTES + (size_t)h->slot * IMAGE_SEGMENT_BYTES + h->position_bytes;
 }
 
 /* ---- chunks ---- */
 
-static void chunk_begin(struct image_chunk *c)
+void image_chunk_begin(struct image_chunk *c)
 {
     *c = (struct image_chunk){.entries = calloc(OPEN_ENTRIES, sizeof(*c->entries)),
                               .payload = malloc(OPEN_PAYLOAD_BYTES),
@@ -89,14 +84,14 @@ static void chunk_begin(struct image_chunk *c)
     CHECK(c->entries != NULL && c->payload != NULL);
 }
 
-static void chunk_end(struct image_chunk *c)
+void image_chunk_end(struct image_chunk *c)
 {
     free(c->entries);
     free(c->payload);
     memset(c, 0, sizeof(*c));
 }
 
-static struct chunk_entry *chunk_add(struct image_chunk *c, const struct chunk_entry *e, const void *bytes)
+struct chunk_entry *image_chunk_add(struct image_chunk *c, const struct chunk_entry *e, const void *bytes)
 {
     CHECK_LT(c->entry_count, OPEN_ENTRIES);
     CHECK_LE(c->payload_bytes + e->length, c->payload_capacity);
@@ -111,11 +106,11 @@ static struct chunk_entry *chunk_add(struct image_chunk *c, const struct chunk_e
 }
 
 /* Encodes the chunk where the head stands; payload offsets are filled into the entries. */
-static void chunk_write(struct image *img, struct image_head *h, struct image_chunk *c, uint32_t flags,
-                        enum image_object object, unsigned number)
+void image_chunk_write(struct image *img, struct image_head *h, struct image_chunk *c, uint32_t flags,
+                       enum image_object object, unsigned number)
 {
     const size_t table_bytes = chunk_table_bytes(c->entries, c->entry_count);
-    uint8_t *buf = head_bytes(img, h);
+    uint8_t *buf = image_head_bytes(img, h);
     uint32_t offset = CHUNK_HEADER_BYTES + (uint32_t)table_bytes;
     memcpy(buf + offset, c->payload, c->payload_bytes);
     for (uint32_t i = 0; i < c->entry_count; i++) {
@@ -124,7 +119,7 @@ static void chunk_write(struct image *img, struct image_head *h, struct image_ch
     }
     c->header = (struct chunk_header){.head = h->head,
                                       .flags = flags,
-                                      .address = head_address(h),
+                                      .address = image_head_address(h),
                                       .incarnation = img->incarnation,
                                       .wall_ns = 1,
                                       .sequence = h->sequence + ((flags & CHUNK_FLAG_COPY) == 0)};
@@ -138,47 +133,16 @@ static void chunk_write(struct image *img, struct image_head *h, struct image_ch
         c->header.next_slots[0] = img->next_slot;
         c->header.next_segments_first = img->next_slot_segment;
     }
-    tamper(img, object, number, c);
+    image_tamper(img, object, number, c);
     chunk_encode(&c->header, c->entries, c->entry_count, buf, IMAGE_UNIT_BYTES);
     h->chain = c->header.chain;
     img->last_chunk_bytes = c->header.chunk_bytes;
 }
 
-static uint32_t chunk_bytes(const struct image_chunk *c, bool with_trailer)
+uint32_t image_chunk_bytes(const struct image_chunk *c, bool with_trailer)
 {
     return chunk_size_bytes(chunk_table_bytes(c->entries, c->entry_count), c->payload_bytes, IMAGE_UNIT_BYTES,
                             with_trailer);
-}
-
-/* Both copies of a node chunk. Physical: pointers of the slot table, which hold places instead of log addresses. */
-static void node_chunk_write(struct image *img, struct image_chunk *c, struct pointer *const *pointers, bool physical)
-{
-    const uint32_t n = chunk_bytes(c, false);
-    if (c->entry_count == 0)
-        return;
-    if (img->node.slot == SLOT_NONE || IMAGE_SEGMENT_BYTES - img->node.position_bytes <= 2 * n)
-        advance(img, &img->node);
-    img->last_node_chunk = (uint64_t)(head_bytes(img, &img->node) - img->bytes);
-    const uint64_t base =
-        physical ? (uint64_t)img->node.slot * IMAGE_SEGMENT_BYTES + img->node.position_bytes : head_address(&img->node);
-    for (unsigned copy = 0; copy < 2; copy++) {
-        chunk_write(img, &img->node, c, copy == 1 ? CHUNK_FLAG_COPY : 0, IMAGE_NODE_CHUNK, copy);
-        for (uint32_t i = 0; i < c->entry_count && copy == 0; i++)
-            pointers[i]->address = base + c->entries[i].payload_offset;
-        img->node.position_bytes += n;
-    }
-}
-
-/* Adds an object to a node chunk; its pointer is complete but for the address. */
-static void node_chunk_add(struct image_chunk *c, const struct chunk_entry *e, const void *bytes,
-                           struct pointer *ret_pointer)
-{
-    const struct chunk_entry *added = chunk_add(c, e, bytes);
-    *ret_pointer = (struct pointer){.length = e->length,
-                                    .kind = e->kind == ENTRY_NODE ? POINTER_NODE : POINTER_DATA,
-                                    .codec = e->codec,
-                                    .checksum_kind = CHECKSUM_KIND_XXH3_128,
-                                    .checksum = added->checksum};
 }
 
 /* ---- data ---- */
@@ -215,7 +179,7 @@ static struct pointer add_bytes(struct image *img, struct chunk_entry *e, size_t
     if (length == 0)
         e->codec = CODEC_OFF;
     e->length = (uint32_t)(length != 0 ? length : raw_bytes);
-    const struct chunk_entry *added = chunk_add(&img->open, e, length != 0 ? packed : raw);
+    const struct chunk_entry *added = image_chunk_add(&img->open, e, length != 0 ? packed : raw);
     struct pointer p = {.length = e->length,
                         .kind = e->kind == ENTRY_PATCH ? POINTER_PATCH : POINTER_DATA,
                         .codec = e->codec,
@@ -276,7 +240,7 @@ static void add_range(struct image *img, unsigned v, uint64_t index, uint64_t co
 {
     const struct chunk_entry e = {
         .kind = kind, .branch = img->volumes[v].catalog.branch, .index = index, .count = count};
-    chunk_add(&img->open, &e, NULL);
+    image_chunk_add(&img->open, &e, NULL);
     for (uint64_t i = index; i < index + count; i++) {
         struct image_record *r = record_of(img, v, i);
         r->base = (struct pointer){.kind = kind == ENTRY_TRIM ? POINTER_HOLE : POINTER_PROVISIONED,
@@ -317,16 +281,16 @@ static void settle(struct image *img)
 
 static uint64_t seal(struct image *img, uint32_t flags)
 {
-    const uint32_t n = chunk_bytes(&img->open, true);
+    const uint32_t n = image_chunk_bytes(&img->open, true);
     /* The last unit is kept for a bridge. */
     if (flags == 0 && IMAGE_SEGMENT_BYTES - img->data.position_bytes <= n)
-        advance(img, &img->data);
-    const uint64_t offset = (uint64_t)(head_bytes(img, &img->data) - img->bytes);
-    chunk_write(img, &img->data, &img->open, flags, IMAGE_DATA_CHUNK, 0);
+        image_advance(img, &img->data);
+    const uint64_t offset = (uint64_t)(image_head_bytes(img, &img->data) - img->bytes);
+    image_chunk_write(img, &img->data, &img->open, flags, IMAGE_DATA_CHUNK, 0);
     img->data.position_bytes += n;
     settle(img);
-    chunk_end(&img->open);
-    chunk_begin(&img->open);
+    image_chunk_end(&img->open);
+    image_chunk_begin(&img->open);
     img->last_data_chunk = offset;
     return offset;
 }
@@ -340,298 +304,16 @@ void image_bridge(struct image *img)
 {
     CHECK_EQ(img->open.entry_count, 0);
     img->incarnation++;
-    img->durable_to = head_address(&img->data);
+    img->durable_to = image_head_address(&img->data);
     img->next_segment += 10;
     /* What was chosen ahead is chosen anew, so that segment numbers grow along the log. */
     const uint32_t forgotten = img->next_slot;
     img->next_slot = take_slot(img, CHUNK_HEAD_DATA, &img->next_slot_segment);
     img->slots[forgotten] = (struct slot){.state = SLOT_READY};
     const struct chunk_entry e = {.kind = ENTRY_BRIDGE, .index = img->next_slot_segment, .count = img->next_slot};
-    chunk_add(&img->open, &e, NULL);
+    image_chunk_add(&img->open, &e, NULL);
     seal(img, CHUNK_FLAG_BRIDGE);
-    advance(img, &img->data);
-}
-
-/* ---- checkpoint ---- */
-
-static void write_leaf(struct image *img, struct image_chunk *c, unsigned v, unsigned number,
-                       struct pointer *ret_pointer)
-{
-    struct image_volume *vol = &img->volumes[v];
-    struct node *n = calloc(1, sizeof(*n));
-    struct node_patch *patches = calloc(NODE_PATCHES_MAX, sizeof(*patches));
-    CHECK(n != NULL && patches != NULL);
-    *n = (struct node){.branch = vol->catalog.branch, .number = number, .patches = patches};
-    for (unsigned i = 0; i < map_fanout(0); i++) {
-        const struct image_record *r = &vol->records[(number << MAP_LEAF_BITS) + i];
-        n->children[i] = r->base;
-        for (unsigned k = 0; k < r->patch_count; k++)
-            patches[n->patch_count++] = (struct node_patch){.child = (uint8_t)i, .patch = r->patches[k]};
-    }
-    tamper(img, IMAGE_LEAF, number, n);
-    const size_t room = node_encoded_bytes_max(0, n->patch_count);
-    uint8_t *buf = malloc(room);
-    CHECK(buf != NULL);
-    const struct chunk_entry e = {.kind = ENTRY_NODE,
-                                  .branch = n->branch,
-                                  .index = number,
-                                  .count = 1,
-                                  .length = (uint32_t)node_encode(n, buf, room)};
-    node_chunk_add(c, &e, buf, ret_pointer);
-    free(buf);
-    free(n);
-    free(patches);
-}
-
-/* A node above leaves (or, for the pool's own trees, a leaf of record pointers). */
-static void write_node(struct image *img, struct image_chunk *c, uint64_t branch, uint8_t level,
-                       const struct pointer *children, unsigned count, struct pointer *ret_pointer)
-{
-    struct node *n = calloc(1, sizeof(*n));
-    CHECK(n != NULL);
-    *n = (struct node){.branch = branch, .level = level};
-    memcpy(n->children, children, count * sizeof(*children));
-    if (level > 0)
-        tamper(img, IMAGE_INNER, 0, n);
-    const size_t room = node_encoded_bytes_max(level, 0);
-    uint8_t *buf = malloc(room);
-    CHECK(buf != NULL);
-    const struct chunk_entry e = {.kind = ENTRY_NODE,
-                                  .level = level,
-                                  .branch = branch,
-                                  .count = 1,
-                                  .length = (uint32_t)node_encode(n, buf, room)};
-    node_chunk_add(c, &e, buf, ret_pointer);
-    free(buf);
-    free(n);
-}
-
-static unsigned leaf_count(const struct image_volume *v)
-{
-    const uint64_t records = div_ceil(v->catalog.size_bytes, v->catalog.record_bytes);
-    return (unsigned)div_ceil(records, map_fanout(0));
-}
-
-static bool leaf_empty(const struct image_volume *v, unsigned number)
-{
-    for (unsigned i = 0; i < map_fanout(0); i++)
-        if (v->records[(number << MAP_LEAF_BITS) + i].base.kind != POINTER_ABSENT ||
-            v->records[(number << MAP_LEAF_BITS) + i].patch_count != 0)
-            return false;
-    return true;
-}
-
-static void write_maps(struct image *img)
-{
-    struct image_chunk leaves, roots;
-    struct pointer *leaf_pointers[OPEN_ENTRIES], *root_pointers[OPEN_ENTRIES];
-    bool changed[IMAGE_VOLUMES_MAX] = {false};
-    chunk_begin(&leaves);
-    for (unsigned v = 0; v < img->volume_count; v++)
-        for (unsigned i = 0; i < leaf_count(&img->volumes[v]); i++) {
-            struct image_volume *vol = &img->volumes[v];
-            if (!vol->leaf_changed[i] || leaf_empty(vol, i) || vol->gone)
-                continue;
-            changed[v] = true;
-            vol->leaf_changed[i] = false;
-            leaf_pointers[leaves.entry_count] = &vol->leaves[i];
-            write_leaf(img, &leaves, v, i, &vol->leaves[i]);
-        }
-    node_chunk_write(img, &leaves, leaf_pointers, false);
-    chunk_end(&leaves);
-    chunk_begin(&roots);
-    for (unsigned v = 0; v < img->volume_count; v++) {
-        struct image_volume *vol = &img->volumes[v];
-        if (!changed[v])
-            continue;
-        if (vol->catalog.height == 1) {
-            vol->catalog.root = vol->leaves[0];
-            continue;
-        }
-        root_pointers[roots.entry_count] = &vol->catalog.root;
-        write_node(img, &roots, vol->catalog.branch, 1, vol->leaves, leaf_count(vol), &vol->catalog.root);
-    }
-    node_chunk_write(img, &roots, root_pointers, false);
-    chunk_end(&roots);
-}
-
-static void count_live(struct image *img, uint64_t address, uint32_t length)
-{
-    for (uint32_t slot = 0; slot < IMAGE_SLOTS; slot++)
-        if (img->slots[slot].state >= SLOT_NEXT && img->slots[slot].segment == address / IMAGE_SEGMENT_BYTES)
-            img->slots[slot].live_bytes += length;
-}
-
-static void count_volume(struct image *img, struct image_volume *vol)
-{
-    struct catalog_volume *c = &vol->catalog;
-    c->mapped_records = c->stored_bytes = c->node_bytes = c->provisioned_records = 0;
-    for (unsigned i = 0; i < IMAGE_RECORDS_MAX; i++) {
-        const struct image_record *r = &vol->records[i];
-        c->mapped_records += r->base.kind == POINTER_DATA || r->patch_count != 0;
-        c->provisioned_records += r->base.kind == POINTER_PROVISIONED;
-        c->stored_bytes += r->base.length;
-        if (r->base.kind == POINTER_DATA)
-            count_live(img, r->base.address, r->base.length);
-        for (unsigned k = 0; k < r->patch_count; k++) {
-            c->stored_bytes += r->patches[k].pointer.length;
-            count_live(img, r->patches[k].pointer.address, r->patches[k].pointer.length);
-        }
-    }
-    for (unsigned i = 0; i < leaf_count(vol); i++) {
-        if (vol->leaves[i].kind != POINTER_NODE)
-            continue;
-        c->node_bytes += vol->leaves[i].length;
-        count_live(img, vol->leaves[i].address, vol->leaves[i].length);
-    }
-    if (c->height > 1 && c->root.kind == POINTER_NODE) {
-        c->node_bytes += c->root.length;
-        count_live(img, c->root.address, c->root.length);
-    }
-}
-
-static void write_catalog(struct image *img)
-{
-    struct image_chunk objects, leaf;
-    struct pointer children[IMAGE_VOLUMES_MAX + BRANCH_FIRST_USER] = {0}, *pointers[OPEN_ENTRIES];
-    for (uint32_t slot = 0; slot < IMAGE_SLOTS; slot++)
-        img->slots[slot].live_bytes = 0;
-    chunk_begin(&objects);
-    for (unsigned v = 0; v < img->volume_count; v++) {
-        uint8_t buf[CATALOG_OBJECT_BYTES_MAX] = {0};
-        if (img->volumes[v].gone)
-            continue;
-        count_volume(img, &img->volumes[v]);
-        struct catalog_volume c = img->volumes[v].catalog;
-        tamper(img, IMAGE_CATALOG, v, &c);
-        catalog_volume_encode(&c, buf, sizeof(buf));
-        uint8_t packed[CATALOG_OBJECT_BYTES_MAX];
-        const uint64_t id = img->volumes[v].catalog.object_id;
-        struct chunk_entry e = {.kind = ENTRY_DATA, .branch = BRANCH_CATALOG, .index = id, .count = 1};
-        e.codec = CODEC_LZ4;
-        e.length = (uint32_t)codec_compress(img->codec, (struct codec_choice){.id = CODEC_LZ4}, buf, sizeof(buf),
-                                            packed, sizeof(packed));
-        CHECK_GT(e.length, 0);
-        pointers[objects.entry_count] = &children[id];
-        node_chunk_add(&objects, &e, packed, &children[id]);
-    }
-    img->catalog_root = (struct pointer){0};
-    if (objects.entry_count > 0) {
-        node_chunk_write(img, &objects, pointers, false);
-        chunk_begin(&leaf);
-        pointers[0] = &img->catalog_root;
-        write_node(img, &leaf, BRANCH_CATALOG, 0, children, sizeof(children) / sizeof(children[0]), &img->catalog_root);
-        node_chunk_write(img, &leaf, pointers, false);
-        chunk_end(&leaf);
-    }
-    chunk_end(&objects);
-}
-
-/* true if the pool's own trees have something in the slot. */
-static bool holds_own(const struct image *img, uint32_t slot)
-{
-    /* The catalog and the table are written whole at each checkpoint, so they are where the node head stands now or
-     * began this checkpoint; a little more is kept than need be. */
-    return img->slots[slot].head == CHUNK_HEAD_NODE && img->slots[slot].since >= img->checkpoint;
-}
-
-static void retire_slots(struct image *img)
-{
-    for (uint32_t slot = 0; slot < IMAGE_SLOTS; slot++) {
-        struct slot *s = &img->slots[slot];
-        if (s->state == SLOT_QUARANTINED && s->since + 2 <= img->checkpoint)
-            *s = (struct slot){.state = SLOT_READY, .since = img->checkpoint};
-        if (s->state != SLOT_CLOSED || s->live_bytes != 0 || holds_own(img, slot))
-            continue;
-        if (s->head == CHUNK_HEAD_DATA && s->segment >= img->data.segment)
-            continue;
-        s->state = SLOT_QUARANTINED;
-        s->since = img->checkpoint;
-    }
-}
-
-static void write_table(struct image *img)
-{
-    struct image_chunk record, leaf;
-    struct pointer child, *pointers[1] = {&child};
-    /* The table must know the segment it lies in: it goes on to the next one before it is made. */
-    if (img->node.slot == SLOT_NONE || IMAGE_SEGMENT_BYTES - img->node.position_bytes < 4 * 2 * IMAGE_UNIT_BYTES)
-        advance(img, &img->node);
-    retire_slots(img);
-    struct slot slots[SLOTS_PER_TABLE_RECORD] = {0};
-    uint8_t raw[TABLE_RECORD_BYTES];
-    memcpy(slots, img->slots, sizeof(img->slots));
-    tamper(img, IMAGE_TABLE, 0, slots);
-    table_record_encode(slots, 0, raw);
-    const struct chunk_entry e = {.kind = ENTRY_DATA, .branch = BRANCH_SLOT_TABLE, .count = 1, .length = sizeof(raw)};
-    chunk_begin(&record);
-    node_chunk_add(&record, &e, raw, &child);
-    node_chunk_write(img, &record, pointers, true);
-    chunk_end(&record);
-    chunk_begin(&leaf);
-    pointers[0] = &img->table_root;
-    write_node(img, &leaf, BRANCH_SLOT_TABLE, 0, &child, 1, &img->table_root);
-    node_chunk_write(img, &leaf, pointers, true);
-    chunk_end(&leaf);
-}
-
-static void fill_label(const struct image *img, struct label *l)
-{
-    *l = (struct label){.device_count = 1,
-                        .sequence = img->sequence,
-                        .oldest_intact = max_u64(img->sequence, 2) - 1,
-                        .checkpoint = img->checkpoint,
-                        .incarnation = img->incarnation,
-                        .flags = img->label_flags,
-                        .write_unit_bytes = IMAGE_UNIT_BYTES,
-                        .segment_bytes = IMAGE_SEGMENT_BYTES,
-                        .lookahead_count = 1,
-                        .next_segment = img->next_segment,
-                        .next_branch = img->next_branch,
-                        .replay_address = head_address(&img->data),
-                        .replay_chain = img->data.chain,
-                        .replay_slot = img->data.slot,
-                        .node_slot = img->node.slot,
-                        .node_address = head_address(&img->node),
-                        .root_count = 2};
-    memcpy(l->pool_uuid, img->pool_uuid, sizeof(l->pool_uuid));
-    l->devices[0] = (struct label_device){.state = LABEL_DEVICE_ACTIVE,
-                                          .size_bytes = IMAGE_BYTES,
-                                          .data_start_bytes = IMAGE_RING_BYTES,
-                                          .slot_count = IMAGE_SLOTS};
-    for (unsigned k = 0; k < LOOKAHEAD_SLOTS_MAX; k++)
-        l->replay_next_slots[k] = SLOT_NONE;
-    l->replay_next_slots[0] = img->next_slot;
-    l->replay_next_segments[0] = img->next_slot_segment;
-    l->roots[0] = (struct label_root){
-        .kind = ROOT_CATALOG, .height = img->catalog_root.kind == POINTER_NODE, .pointer = img->catalog_root};
-    l->roots[1] = (struct label_root){.kind = ROOT_SLOT_TABLE, .height = 1, .pointer = img->table_root};
-}
-
-void image_label(struct image *img)
-{
-    img->sequence++;
-    for (unsigned back = 0; back <= (img->front_only ? 0u : 1u); back++) {
-        struct label l;
-        fill_label(img, &l);
-        l.in_back_ring = back != 0;
-        tamper(img, IMAGE_LABEL, back, &l);
-        const uint64_t offset =
-            label_offset_bytes(IMAGE_BYTES, IMAGE_UNIT_BYTES, back != 0, (uint32_t)(l.sequence % LABEL_RING_SLOTS));
-        label_encode(&l, img->bytes + offset, IMAGE_UNIT_BYTES);
-        *(back != 0 ? &img->last_label_back : &img->last_label_front) = offset;
-    }
-}
-
-void image_checkpoint(struct image *img)
-{
-    CHECK_EQ(img->open.entry_count, 0);
-    img->checkpoint++;
-    write_maps(img);
-    write_catalog(img);
-    write_table(img);
-    img->durable_to = head_address(&img->data);
-    image_label(img);
+    image_advance(img, &img->data);
 }
 
 /* ---- life ---- */
@@ -649,7 +331,7 @@ unsigned image_volume(struct image *img, const char *name, uint64_t size_bytes, 
                                  .created_wall_ns = 1,
                                  .height = map_height_for(div_ceil(size_bytes, record_bytes))};
     CHECK_LE(c->height, 2);
-    CHECK_LE(leaf_count(v), IMAGE_LEAVES_MAX);
+    CHECK_LE(image_leaf_count(v), IMAGE_LEAVES_MAX);
     memset(c->guid, (int)img->next_branch, sizeof(c->guid));
     CHECK_LT(strlen(name), sizeof(c->name));
     memcpy(c->name, name, strlen(name));
@@ -671,7 +353,7 @@ struct image *image_new(void)
     img->next_branch = BRANCH_FIRST_USER;
     img->data = (struct image_head){.head = CHUNK_HEAD_DATA, .slot = SLOT_NONE};
     img->node = (struct image_head){.head = CHUNK_HEAD_NODE, .slot = SLOT_NONE};
-    chunk_begin(&img->open);
+    image_chunk_begin(&img->open);
     uint64_t segment;
     const uint32_t slot = take_slot(img, CHUNK_HEAD_DATA, &segment);
     open_segment(img, &img->data, slot, segment);
@@ -721,7 +403,7 @@ void image_damage(struct image *img, uint64_t offset, uint64_t length)
 void image_free(struct image *img)
 {
     close_disk(img);
-    chunk_end(&img->open);
+    image_chunk_end(&img->open);
     codec_context_free(img->codec);
     free(img->volumes);
     free(img->bytes);
