@@ -310,7 +310,8 @@ int data_head_write(struct data_head *h, struct log_chunk **chunks, uint32_t cou
         list_remove(&chunks[i]->link);
     env_cond_broadcast(&h->progress);
     env_mutex_unlock(h->lock);
-    return result;
+    /* Whatever the device said: for who waits, the write failed. A write that found no space is no full pool (R23). */
+    return result == 0 ? 0 : -EIO;
 }
 
 int data_head_wait_written(struct data_head *h, uint64_t number)

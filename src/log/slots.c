@@ -194,9 +194,12 @@ int slots_adopt(struct slots *s, uint32_t slot, uint64_t segment, enum chunk_hea
     uint32_t holder = find_segment(s, segment);
     if (holder == slot) {
         set_state(s, slot, SLOT_NEXT, checkpoint);
-    } else if (holder != SLOT_NONE || !state_is_free(t->state)) {
+    } else if (holder != SLOT_NONE || (!state_is_free(t->state) && t->state != SLOT_QUARANTINED)) {
         result = -EBADMSG;
     } else {
+        /* A quarantined slot holds nothing of this table's cut; from an older label's view it was used again since. */
+        if (t->state == SLOT_QUARANTINED)
+            unplace(s, slot);
         place(s, slot, segment);
         t->live_bytes = 0;
         t->used_bytes = 0;

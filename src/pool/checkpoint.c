@@ -71,14 +71,13 @@ static void drop_what_goes(struct pool *pool)
 
 static int freeze_volume(struct checkpoint_work *w, struct volume *v)
 {
-    struct pool *pool = w->pool;
     CHECK(pending_empty(&v->frozen));
     CHECK(pending_empty(&v->overlay_sealing));
     v->frozen = v->active;
     memset(&v->active, 0, sizeof v->active);
     v->provision_frozen_bytes = v->provision_active_bytes;
     v->provision_active_bytes = 0;
-    int result = freeze_shrink(v, pool->data.at.segment * pool->geometry.segment_bytes);
+    int result = freeze_shrink(v, w->label.replay_address - 1);
     bool raised = v->tree.height < map_height_for(div_ceil(v->next_size_bytes, v->record_bytes));
     if (pending_empty(&v->frozen) && !v->catalog_changed && !v->destroyed && !raised)
         return result;

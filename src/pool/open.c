@@ -318,6 +318,10 @@ static int recover(struct pool *pool, struct error *err)
             replay_run(pool->dev, &pool->slots, &pool->geometry, &pool->label, apply_chunk, pool, &pool->replayed, err);
     if (result == 0)
         result = judge_damage(pool, err);
+    /* What this open has read may lie in the device's cache only. Made durable now, no later power cut can take back
+     * what a client read after this open. */
+    if (result == 0 && !pool->read_only)
+        result = device_flush(pool->dev);
     if (result == 0)
         set_heads(pool);
     return result;

@@ -74,10 +74,8 @@ int pool_flush(struct pool *pool)
 {
     env_mutex_lock(&pool->lock);
     int result = pool_writable(pool);
-    if (result == 0) {
-        uint64_t ticket = pool_make_urgent(pool, NULL);
-        result = pool_sync(pool, ticket);
-    }
+    if (result == 0)
+        result = pool_sync_volume(pool, NULL);
     env_mutex_unlock(&pool->lock);
     return result;
 }
@@ -108,12 +106,11 @@ int pool_close(struct pool *pool, struct error *err)
     for (struct list *l = pool->volumes.next; l != &pool->volumes; l = l->next)
         CHECK_EQ(((struct volume *)l)->users, 0);
     /* Dirty records make a pool that was never written need closing too. */
-    uint64_t ticket = pool_make_urgent(pool, NULL);
-    bool dirty = pool->cache.dirty_bytes > 0 || !list_empty(&pool->range_ops);
+    bool dirty = pool->cache.dirty_bytes > 0 || !list_empty(&pool->range_ops) || !list_empty(&pool->gathered);
     if (pool->data.failed) {
         result = -EIO;
     } else if (!pool->read_only && (dirty || needs_closing(pool))) {
-        result = pool_sync(pool, ticket);
+        result = pool_sync_volume(pool, NULL);
         if (result == 0)
             result = pool_run_checkpoint(pool, true);
     }

@@ -179,6 +179,8 @@ void pool_forget_gathered(struct pool *pool);
 /* Everything that became urgent, and every range_op, up to `ticket` (a value of clock) is durable on return. Lock held.
  */
 int pool_sync(struct pool *pool, uint64_t ticket) __attribute__((warn_unused_result));
+/* Everything of the volume (of all: NULL) that was acknowledged before is durable on return. Lock held. */
+int pool_sync_volume(struct pool *pool, struct volume *v) __attribute__((warn_unused_result));
 /* Moves all dirty records of the volume (all volumes: NULL) to the urgent list; returns the ticket. Lock held. */
 uint64_t pool_make_urgent(struct pool *pool, struct volume *v);
 void record_make_urgent(struct pool *pool, struct record *r);

@@ -110,20 +110,14 @@ static bool nothing_changed(const struct pool *pool)
            pool->denied_checkpoint == pool->checkpoint;
 }
 
-/* Dirty data holds its worst case; written out it holds what it takes. */
-static int settle_dirty(struct pool *pool)
-{
-    uint64_t ticket = pool_make_urgent(pool, NULL);
-    return pool_sync(pool, ticket);
-}
-
 int pool_reserve(struct pool *pool, uint64_t bytes, bool privileged)
 {
     CHECK(env_mutex_held(&pool->lock));
     int result = try_reserve(pool, bytes, privileged);
     if (result != -ENOSPC || nothing_changed(pool))
         return result;
-    result = settle_dirty(pool);
+    /* Dirty data holds its worst case; written out it holds what it takes. */
+    result = pool_sync_volume(pool, NULL);
     if (result == 0)
         result = try_reserve(pool, bytes, privileged);
     /* What is dead at one checkpoint is free after the next; a third makes up for one that was under way. */

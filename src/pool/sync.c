@@ -101,6 +101,19 @@ int pool_sync(struct pool *pool, uint64_t ticket)
     return data_head_wait_durable(&pool->data, pool->data.sealed_to);
 }
 
+int pool_sync_volume(struct pool *pool, struct volume *v)
+{
+    CHECK(env_mutex_held(&pool->lock));
+    int result = 0;
+    /* Captured ahead by a test: a flush takes it along whatever the rules say about overtaking. */
+    if (!list_empty(&pool->gathered)) {
+        pool_take_sealing(pool);
+        result = pool_seal_gathered(pool);
+    }
+    uint64_t ticket = pool_make_urgent(pool, v);
+    return result == 0 ? pool_sync(pool, ticket) : result;
+}
+
 int pool_throttle(struct pool *pool)
 {
     CHECK(env_mutex_held(&pool->lock));

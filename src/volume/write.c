@@ -205,10 +205,8 @@ int volume_flush(struct volume *v)
     struct pool *pool = v->pool;
     env_mutex_lock(&pool->lock);
     int result = pool->data.failed ? -EIO : 0;
-    if (result == 0 && !pool->read_only) {
-        uint64_t ticket = pool_make_urgent(pool, v);
-        result = pool_sync(pool, ticket);
-    }
+    if (result == 0 && !pool->read_only)
+        result = pool_sync_volume(pool, v);
     v->flush_count++;
     env_mutex_unlock(&pool->lock);
     return result;
