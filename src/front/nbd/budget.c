@@ -18,7 +18,8 @@
  *   it needs as soon as the reserve has room for the whole of it. A grant is all that its owner needs to finish that
  *   request or part; so everybody who was granted memory can finish and give it back without asking again, the head of
  *   the line is always served in the end, and neither (3) nor starvation can happen. Room in the common part that comes
- *   free is granted to those in line, too, in order, skipping whom it does not fit.
+ *   free is granted to those in line, too, in order, skipping whom it does not fit. What needs most at once is a READ
+ *   that cannot be cut (a simple reply, or DF) of more than an eighth of the common part: such ones take turns.
  * - What is left is a peer that holds a large grant and does not move. If somebody has waited for some seconds, the
  *   server drops those that hold most among the ones that hardly moved (stall.c). Nobody is dropped for being
  *   slow while there is memory.
@@ -206,6 +207,14 @@ void nbd_budget_leave(struct nbd_budget *b, struct nbd_share *share)
     share->granted_bytes = 0;
     serve_line_locked(b);
     env_mutex_unlock(&b->lock);
+}
+
+bool nbd_budget_is_waiting(struct nbd_budget *b, const struct nbd_share *share)
+{
+    env_mutex_lock(&b->lock);
+    bool waiting = share->wanted_bytes != 0;
+    env_mutex_unlock(&b->lock);
+    return waiting;
 }
 
 uint64_t nbd_budget_waiting_since_ns(struct nbd_budget *b)

@@ -55,6 +55,7 @@ void nbd_budget_give(struct nbd_budget *b, struct nbd_share *share, uint64_t byt
 /* The share does not wait any more; an amount set aside for it goes back. */
 void nbd_budget_leave(struct nbd_budget *b, struct nbd_share *share);
 
+bool nbd_budget_is_waiting(struct nbd_budget *b, const struct nbd_share *share);
 /* When the longest waiting share began to wait; 0 if none waits. */
 uint64_t nbd_budget_waiting_since_ns(struct nbd_budget *b);
 

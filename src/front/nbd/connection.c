@@ -14,8 +14,8 @@
  * full: otherwise each byte that the peer takes would wake the loop. A short read means that the socket is drained, but
  * not if the peer has hung up, because that is told once, maybe before the data were read.
  *
- * End of input: the peer may have closed its half only, as a script at a pipe does, and still wants its answers; so what
- * is under way is finished. Only if the socket says that both halves are closed is nobody there to answer.
+ * End of input: the peer may have closed its half only, as a script at a pipe does, and still wants its answers; so
+ * what is under way is finished. Only if the socket says that both halves are closed is nobody there to answer.
  *
  * Phases: handshake -> transmission -> ending -> closed, or closed from any. References: one of the loop until closed,
  * one a command, one an errand, one a posted task. The last one sends the connection to the errand thread, which closes

@@ -43,10 +43,10 @@ struct nbd_connection {
 
     /* Loop. */
     enum nbd_phase phase;
-    bool readable, hung_up, gone, always_readable;  /* what the descriptor said last */
-    bool in_added, out_added, output_watched; /* what the loop watches */
-    bool counted;                             /* holds a place for negotiated connections */
-    struct list link, handshake_link;         /* in the server's lists */
+    bool readable, hung_up, gone, always_readable; /* what the descriptor said last */
+    bool in_added, out_added, output_watched;      /* what the loop watches */
+    bool counted;                                  /* holds a place for negotiated connections */
+    struct list link, handshake_link;              /* in the server's lists */
     struct nbd_watch in_watch, out_watch;
     struct nbd_task task;
     struct nbd_timer timer; /* end of handshake; progress while ending */

@@ -23,13 +23,14 @@ static uint64_t held_for_peer(struct nbd_connection *c)
     return unsent + nbd_transmission_held_bytes(c);
 }
 
-/* Counts for every connection the ticks for which it has hardly moved. */
+/* Counts for every connection the ticks for which it has hardly moved, and not because it waits for memory itself. */
 static void judge_all(struct nbd_server *server)
 {
     for (struct list *at = server->connections.next; at != &server->connections; at = at->next) {
         struct nbd_connection *c = CONTAINER_OF(at, struct nbd_connection, link);
         uint64_t moved = nbd_connection_moved_bytes(c);
-        c->slow_ticks = moved - c->moved_at_tick < MOVED_BYTES_MIN ? c->slow_ticks + 1 : 0;
+        bool slow = moved - c->moved_at_tick < MOVED_BYTES_MIN && !nbd_budget_is_waiting(server->budget, &c->share);
+        c->slow_ticks = slow ? c->slow_ticks + 1 : 0;
         c->moved_at_tick = moved;
     }
 }
