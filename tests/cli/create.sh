@@ -94,4 +94,39 @@ ok "has the properties" json_is 'j["properties"]["size"]' $((1024 * 1024 * 1024)
 works "JSON of a new pool" ashlar create pool2 --size 300M --json
 ok "has its size" json_is 'j["size"]' $((300 * 1024 * 1024))
 fails "a volume in a pool that is not there" 1 "there is no pool at 'nowhere'; make one: ashlar create nowhere --size 10G" ashlar create nowhere v 1G
+
+# Block devices.
+truncate -s 200M disk.img
+if loop_attach disk.img; then
+    fails "a block device is taken whole" 1 "leave --size out" ashlar create "$loop" --size 100M
+    fails "and must be large enough" 1 "is too small: it holds 200M, not 1G" ashlar create "$loop" --size 1G
+    works "a pool on a block device" ashlar create "$loop"
+    works "a volume in it" ashlar create "$loop" v 1G
+    fails "a pool where one is" 1 "is not empty; --force makes a pool and loses what is on it" ashlar create "$loop"
+    works "the pool is still there" ashlar list "$loop"
+    ok "with its volume" prints "v "
+    ok "a server on a block device" serve "$loop" --nbd "unix:$directory/loop.nbd"
+    works "verbs find it" ashlar create "$loop" w 1G
+    works "stop" ashlar stop "$loop"
+    random_file copy.img 1000000
+    works "import into it" ashlar import "$loop" c copy.img
+    fails "export to a device that is too small" 1 "the device holds 200M, the volume is 1G" ashlar export "$loop" v "$loop" --force
+    works "--force makes a new pool" ashlar create "$loop" --force
+    run ashlar list "$loop" --json
+    ok "an empty one" json_is 'j["volumes"]' "[]"
+    rm -f source
+    ashlar create source --size 100M >/dev/null
+    ashlar import source c copy.img >/dev/null
+    random_file target.img 2097152
+    loop_attach target.img
+    fails "export over a block device" 1 "--force overwrites" ashlar export source c "$loop"
+    works "export over a block device with --force" ashlar export source c "$loop" --force
+    ok "holds the data" cmp -n 1000000 copy.img "$loop"
+    works "import from a block device" ashlar import source d "$loop"
+    run ashlar get source d size
+    ok "takes its size" prints_line 2M
+    loop_detach
+else
+    skip "block devices" "no loop device to be had"
+fi
 finish

@@ -18,6 +18,7 @@ points=0
 failures=0
 server=
 servers=()
+loop=
 chmod 755 "$directory"
 cd "$directory" || exit 1
 
@@ -27,6 +28,7 @@ clean_up() {
         kill -TERM "$process" 2>/dev/null && kill -TERM "$process" 2>/dev/null
     done
     wait 2>/dev/null
+    loop_detach
     cd /
     rm -rf "$directory"
 }
@@ -141,6 +143,17 @@ json() {
 
 json_is() {
     [ "$(json "$1")" = "$2" ]
+}
+
+# A block device over a file: $loop. One at a time.
+loop_attach() {
+    loop_detach
+    [ "$(id -u)" -eq 0 ] && have losetup && loop=$(losetup -f --show "$1" 2>/dev/null)
+}
+
+loop_detach() {
+    [ -z "$loop" ] || losetup -d "$loop"
+    loop=
 }
 
 serve() {

@@ -127,6 +127,43 @@ no_volumes() {
 interrupted alone
 interrupted served
 
+# On a terminal, whatever takes over a second shows how far it is.
+mkfifo slow
+python3 - "$ASHLAR" import alone shown - <<'PYTHON' >"$out" 2>"$err" &
+import os, pty, sys
+source = os.open("slow", os.O_RDONLY)
+def child_read(fd):
+    return os.read(fd, 4096)
+pid, terminal = pty.fork()
+if pid == 0:
+    os.dup2(source, 0)
+    os.execv(sys.argv[1], sys.argv[1:])
+seen = b""
+try:
+    while True:
+        block = os.read(terminal, 4096)
+        if not block:
+            break
+        seen += block
+except OSError:
+    pass
+os.waitpid(pid, 0)
+print(seen.decode().replace("\r", "\n"))
+PYTHON
+command=$!
+exec 8>slow
+for _ in 1 2 3 4 5 6; do
+    head -c 1000000 piece >&8
+    sleep 0.4
+done
+exec 8>&-
+wait "$command"
+rm slow
+ok "a terminal shows progress" prints "import shown  "
+ok "and the result" prints "shown: 5.72M"
+ok "a pipe does not" test ! -s "$err"
+ashlar destroy alone shown >/dev/null
+
 # Killed: what was begun has a name that says so, and the next one tells.
 mkfifo slow
 "$ASHLAR" import alone killed - <slow >"$out" 2>"$err" &
