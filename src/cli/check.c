@@ -1,6 +1,5 @@
 /*
- * ashlar check and ashlar dump: both are programs of their own that share only the format with the engine, and read
- * their command line themselves.
+ * ashlar check: a program of its own that shares only the format with the engine, and reads its command line itself.
  */
 #include "check/check.h"
 
@@ -10,10 +9,4 @@ const struct verb verb_check = {
     .name = "check",
     .summary = "counts everything in a pool independently; finds and mends damage",
     .run_raw = check_main,
-};
-
-const struct verb verb_dump = {
-    .name = "dump",
-    .summary = "shows what lies in a pool: labels, log, maps",
-    .run_raw = dump_main,
 };

@@ -1,6 +1,6 @@
 #!/bin/bash
 # create: pools and volumes, sizes and names that are refused, and that what is refused changes nothing.
-# shellcheck disable=SC1091,SC2154  # lib.sh is beside this file and sets what is used here
+# shellcheck disable=SC1091,SC2154,SC2317  # lib.sh is beside this file and sets what is used here
 . "$(dirname "$0")/lib.sh"
 
 works "a pool" ashlar create pool --size 256M

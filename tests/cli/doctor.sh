@@ -1,6 +1,6 @@
 #!/bin/bash
 # doctor: finishes in bounded time, measures everything it says it measures, and its JSON is what the text says.
-# shellcheck disable=SC1091,SC2154  # lib.sh is beside this file and sets what is used here
+# shellcheck disable=SC1091,SC2154,SC2317  # lib.sh is beside this file and sets what is used here
 . "$(dirname "$0")/lib.sh"
 
 works "without a pool" ashlar doctor

@@ -1,7 +1,7 @@
 #!/bin/bash
 # libashlar from outside: the example program built as C11 and as C++, against the shared and the static library; what the
 # libraries export; and what pkg-config says.
-# shellcheck disable=SC1091,SC2154  # lib.sh is beside this file and sets what is used here
+# shellcheck disable=SC1091,SC2154,SC2317  # lib.sh is beside this file and sets what is used here
 . "$(dirname "$0")/lib.sh"
 
 for program in $HELLO; do

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A served pool: who is ready when, who may ask, live verbs, users named, dead and silent servers, signals, addresses.
-# shellcheck disable=SC1091,SC2154  # lib.sh is beside this file and sets what is used here
+# shellcheck disable=SC1091,SC2154,SC2317  # lib.sh is beside this file and sets what is used here
 . "$(dirname "$0")/lib.sh"
 
 size_of_export() { # URI

@@ -1,6 +1,6 @@
 #!/bin/bash
 # import and export: what goes in comes out, holes stay holes, nothing half is left behind; without and with a server.
-# shellcheck disable=SC1091,SC2154  # lib.sh is beside this file and sets what is used here
+# shellcheck disable=SC1091,SC2154,SC2317  # lib.sh is beside this file and sets what is used here
 . "$(dirname "$0")/lib.sh"
 
 MIB=$((1024 * 1024))
@@ -126,6 +126,31 @@ no_volumes() {
 }
 interrupted alone
 interrupted served
+
+# Sockets as standard input and output.
+cat >socket.py <<'PYTHON'
+import socket, subprocess, sys
+ours, theirs = socket.socketpair()
+pool = sys.argv[2]
+p = subprocess.Popen([sys.argv[1], "import", pool, "socket", "-"], stdin=theirs, stdout=subprocess.DEVNULL)
+theirs.close()
+ours.sendall(open("piece", "rb").read())
+ours.close()
+status = p.wait()
+ours, theirs = socket.socketpair()
+p = subprocess.Popen([sys.argv[1], "export", pool, "socket", "-"], stdout=theirs, stderr=subprocess.DEVNULL)
+theirs.close()
+back = b""
+while block := ours.recv(65536):
+    back += block
+piece = open("piece", "rb").read()
+print("status", status, p.wait(), "same", back[:len(piece)] == piece, "zeroes behind", not any(back[len(piece):]))
+PYTHON
+for pool in alone served; do
+    run python3 socket.py "$ASHLAR" $pool
+    ok "$pool: sockets" prints_line "status 0 0 same True zeroes behind True"
+    ashlar destroy $pool socket >/dev/null
+done
 
 # On a terminal, whatever takes over a second shows how far it is.
 mkfifo slow

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The command line itself: help, version, mistakes with their hints, exit status 2, and that nothing is done then.
-# shellcheck disable=SC1091,SC2154  # lib.sh is beside this file and sets what is used here
+# shellcheck disable=SC1091,SC2154,SC2317  # lib.sh is beside this file and sets what is used here
 . "$(dirname "$0")/lib.sh"
 
 run ashlar

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The verbs on volumes, on a pool that nobody serves and then, word for word the same, on one that is served: the user
 # never needs to know.
-# shellcheck disable=SC1091,SC2154  # lib.sh is beside this file and sets what is used here
+# shellcheck disable=SC1091,SC2154,SC2317  # lib.sh is beside this file and sets what is used here
 . "$(dirname "$0")/lib.sh"
 
 all_verbs() { # POOL

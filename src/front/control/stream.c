@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -67,7 +68,8 @@ int stream_open(struct stream *s, int fd, bool for_writing, int (*keep_waiting)(
         return 0;
     }
     s->kind = STREAM_PIPE;
-    if (!S_ISREG(st.st_mode))
+    s->is_socket = S_ISSOCK(st.st_mode);
+    if (!S_ISREG(st.st_mode) && !s->is_socket)
         pipe_reopen(s, for_writing);
     return 0;
 }
@@ -93,6 +95,20 @@ static int pipe_wait(struct stream *s, short events)
     }
 }
 
+static ssize_t read_some(struct stream *s, uint64_t offset, void *ret_bytes, size_t n)
+{
+    if (s->is_socket)
+        return recv(s->fd, ret_bytes, n, MSG_DONTWAIT);
+    return s->kind == STREAM_PIPE ? read(s->fd, ret_bytes, n) : pread(s->fd, ret_bytes, n, (off_t)(s->start + offset));
+}
+
+static ssize_t write_some(struct stream *s, uint64_t offset, const void *bytes, size_t n)
+{
+    if (s->is_socket)
+        return send(s->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return s->kind == STREAM_PIPE ? write(s->fd, bytes, n) : pwrite(s->fd, bytes, n, (off_t)(s->start + offset));
+}
+
 int64_t stream_read(struct stream *s, uint64_t offset, void *ret_bytes, size_t n)
 {
     size_t got = 0;
@@ -101,8 +117,7 @@ int64_t stream_read(struct stream *s, uint64_t offset, void *ret_bytes, size_t n
         int r = s->kind == STREAM_PIPE ? pipe_wait(s, POLLIN) : 0;
         if (r < 0)
             return r;
-        ssize_t now = s->kind == STREAM_PIPE ? read(s->fd, at, n - got)
-                                             : pread(s->fd, at, n - got, (off_t)(s->start + offset + got));
+        ssize_t now = read_some(s, offset + got, at, n - got);
         if (now == 0)
             break;
         if (now > 0)
@@ -121,8 +136,7 @@ int stream_write(struct stream *s, uint64_t offset, const void *bytes, size_t n)
         int r = s->kind == STREAM_PIPE ? pipe_wait(s, POLLOUT) : 0;
         if (r < 0)
             return r;
-        ssize_t now = s->kind == STREAM_PIPE ? write(s->fd, at, n - done)
-                                             : pwrite(s->fd, at, n - done, (off_t)(s->start + offset + done));
+        ssize_t now = write_some(s, offset + done, at, n - done);
         if (now >= 0)
             done += (size_t)now;
         else if (errno != EINTR && errno != EAGAIN)

@@ -3,7 +3,8 @@
  * an open descriptor.
  *
  * A stream may keep its reader or writer waiting for ever, so all waiting looks at whether the caller gave up. To be
- * able to do so without touching the flags of a descriptor that others share, a pipe is opened anew through /proc.
+ * able to do so without touching the flags of a descriptor that others share, a pipe is opened anew
+ * through /proc, and a socket is asked not to wait call by call.
  */
 #ifndef ASHLAR_FRONT_CONTROL_STREAM_H
 #define ASHLAR_FRONT_CONTROL_STREAM_H
@@ -24,6 +25,7 @@ struct stream {
     enum stream_kind kind;
     int fd;
     bool owned;                     /* fd is ours to close */
+    bool is_socket;                 /* read and written without waiting, whatever its own mode */
     uint64_t start;                 /* position in the file that counts as 0 */
     uint64_t size_bytes;            /* from start to the end; PIPE: 0 */
     int (*keep_waiting)(void *arg); /* nonzero ends waiting with -ECANCELED */
