@@ -43,7 +43,7 @@ struct sweep {
     struct log_scan scan;
     uint64_t branch[ORACLE_VOLUMES];
     char names[ORACLE_VOLUMES][ORACLE_NAME_BYTES];
-    uint64_t pages, harmless, repaired, lost_records;
+    uint64_t pages, harmless, repaired, refused, lost_records;
 };
 
 static bool sweep_prepare(struct sweep *w, bool closed, struct text *why)
@@ -102,14 +102,13 @@ static struct check_report *check_disk(struct sim_disk *disk, bool repair, struc
     return r == 0 ? report : NULL;
 }
 
-/* Does a problem of the report name that range of the volume? */
-static bool report_names(const struct check_report *report, const char *volume, uint64_t offset, uint64_t length)
+/* Does a problem of the report name that byte of the volume? */
+static bool report_names(const struct check_report *report, const char *volume, uint64_t offset)
 {
     size_t count;
     const struct check_problem *list = check_report_problems(report, &count);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(list[i].volume, volume) == 0 && list[i].offset_bytes <= offset &&
-            offset + length <= list[i].offset_bytes + max_u64(list[i].length_bytes, length))
+        if (strcmp(list[i].volume, volume) == 0 && offset - list[i].offset_bytes < list[i].length_bytes)
             return true;
     return false;
 }
@@ -125,27 +124,33 @@ static bool damage_names(struct store *s, const char *volume, uint64_t offset)
     return false;
 }
 
-/* Everything lost was stored in the page and is named. */
+/* The record has a lost sector: it was stored in the page, and check and the pool's list name the sector. */
+static bool loss_explained(struct sweep *w, struct store *s, unsigned v, uint64_t sector, uint64_t page,
+                           const struct check_report *report, struct text *why)
+{
+    uint64_t at = sector * SECTOR_BYTES, record = at / profile.record_bytes[v];
+    const char *fault = !log_scan_holds(&w->scan, page, PAGE, w->branch[v], record) ? "was not stored there"
+                        : !report_names(report, w->names[v], at)                    ? "is not named by check"
+                        : !damage_names(s, w->names[v], at)                         ? "is not in the list of damages"
+                                                                                    : NULL;
+    if (fault != NULL)
+        text_printf(why, "sector %llu of volume %u is lost and %s", (unsigned long long)sector, v, fault);
+    return fault == NULL;
+}
+
 static bool losses_explained(struct sweep *w, struct store *s, const struct recovered *r, uint64_t page,
                              const struct check_report *report, struct text *why)
 {
     for (unsigned v = 0; v < profile.volume_count; v++) {
-        uint32_t record = profile.record_bytes[v];
-        for (uint64_t i = 0; r->exists[v] && i < r->found[v].size_bytes / record; i++) {
-            bool lost = false;
-            for (uint64_t k = 0; k < record / SECTOR_BYTES; k++)
-                lost = lost || r->values[v][i * record / SECTOR_BYTES + k] == ORACLE_LOST;
-            if (!lost)
+        uint64_t last_record = UINT64_MAX;
+        for (uint64_t i = 0; r->exists[v] && i < r->found[v].size_bytes / SECTOR_BYTES; i++) {
+            if (r->values[v][i] != ORACLE_LOST)
                 continue;
-            w->lost_records++;
-            const char *fault = !log_scan_holds(&w->scan, page, PAGE, w->branch[v], i) ? "was not stored there"
-                                : !report_names(report, w->names[v], i * record, 1)    ? "is not named by check"
-                                : !damage_names(s, w->names[v], i * record)            ? "is not in the list of damages"
-                                                                                       : NULL;
-            if (fault != NULL) {
-                text_printf(why, "record %llu of volume %u is lost and %s", (unsigned long long)i, v, fault);
+            uint64_t record = i * SECTOR_BYTES / profile.record_bytes[v];
+            w->lost_records += record != last_record;
+            last_record = record;
+            if (!loss_explained(w, s, v, i, page, report, why))
                 return false;
-            }
         }
     }
     return true;
@@ -172,12 +177,55 @@ static bool page_is_tail(const struct sweep *w, uint64_t page)
     return false;
 }
 
-static bool page_holds(struct sweep *w, uint64_t page, struct text *why)
+/*
+ * A chunk of one write unit has no second copy of its table. Behind the last checkpoint nothing else says what was in
+ * it either: its loss cannot be named by volume and range, only by its place in the log.
+ */
+static bool page_is_lone_chunk(const struct sweep *w, uint64_t page)
 {
-    struct sim *sim = sim_new(page);
-    struct sim_disk *disk = sim_disk_from_image(sim, w->image);
-    sim_disk_power_cut(disk, SIM_LOSS_ALL, 1);
-    sim_disk_corrupt(disk, page, PAGE, NULL, page + seed);
+    struct label label;
+    if (!labels_newest(store_pool_disk(w->s), w->options.disk_bytes, &label))
+        return false;
+    for (size_t i = 0; i < w->scan.count; i++) {
+        const struct scanned_chunk *c = &w->scan.chunks[i];
+        if (c->offset_bytes == page && c->header.chunk_bytes == PAGE && c->header.head == CHUNK_HEAD_DATA &&
+            c->header.address >= label.replay_address)
+            return true;
+    }
+    return false;
+}
+
+/* The pool refuses to open and says where; read-only it opens, and no sector has a value it never had. */
+static bool lone_chunk_is_refused(struct sweep *w, const struct sim_image *image, struct text *why)
+{
+    struct text refusal = {0};
+    struct store *s = store_pool_from_image(&w->options, image, SIM_LOSS_NONE, 1, NULL, NULL, &refusal);
+    bool good = s == NULL && strstr(refusal.bytes, "damaged at address") != NULL;
+    if (!good)
+        text_printf(why, "a chunk without a second copy is lost, and the pool opens, or says only: %s",
+                    s == NULL ? refusal.bytes : "nothing");
+    if (s != NULL)
+        s->ops->free(s);
+    text_free(&refusal);
+    struct store_pool_options options = w->options;
+    options.read_only = true;
+    s = good ? store_pool_from_image(&options, image, SIM_LOSS_NONE, 1, NULL, NULL, why) : NULL;
+    good = s != NULL;
+    for (unsigned v = 0; v < profile.volume_count && good; v++) {
+        uint8_t bytes[SECTOR_BYTES];
+        good = s->ops->adopt(s, v, w->names[v]) == 0;
+        for (uint64_t i = 0; i < profile.size_bytes[v] / SECTOR_BYTES && good; i++)
+            good = s->ops->read(s, v, i * SECTOR_BYTES, bytes, SECTOR_BYTES) == 0 &&
+                   oracle_was_ever(w->o, v, i, sector_value(bytes));
+    }
+    if (s != NULL)
+        s->ops->free(s);
+    return good;
+}
+
+/* The damaged disk: a pool on it has to hold, where need be after a repair. */
+static bool damaged_disk_holds(struct sweep *w, struct sim_disk *disk, uint64_t page, struct text *why)
+{
     struct text refusal = {0};
     struct check_report *report = check_disk(disk, false, why);
     bool good = report != NULL;
@@ -205,9 +253,29 @@ static bool page_holds(struct sweep *w, uint64_t page, struct text *why)
         s->ops->free(s);
     sim_image_free(image);
     check_report_free(report);
+    text_free(&refusal);
+    return good;
+}
+
+static bool page_holds(struct sweep *w, uint64_t page, struct text *why)
+{
+    struct sim *sim = sim_new(page);
+    struct sim_disk *disk = sim_disk_from_image(sim, w->image);
+    sim_disk_power_cut(disk, SIM_LOSS_ALL, 1);
+    sim_disk_corrupt(disk, page, PAGE, NULL, page + seed);
+    bool good;
+    if (page_is_lone_chunk(w, page)) {
+        struct sim_image *image = sim_disk_image(disk);
+        struct check_report *report = check_disk(disk, false, why);
+        w->refused++;
+        good = report != NULL && !check_report_is_clean(report) && lone_chunk_is_refused(w, image, why);
+        check_report_free(report);
+        sim_image_free(image);
+    } else {
+        good = damaged_disk_holds(w, disk, page, why);
+    }
     sim_disk_free(disk);
     sim_free(sim);
-    text_free(&refusal);
     return good;
 }
 
@@ -228,10 +296,19 @@ static void sweep_all(bool closed)
             continue;
         failures++;
         printf("# page at %" PRIu64 ": %s\n", page, why.bytes);
+        for (size_t i = 0; i < w.scan.count; i++) {
+            const struct scanned_chunk *c = &w.scan.chunks[i];
+            if (page < c->offset_bytes + c->header.chunk_bytes && page + PAGE > c->offset_bytes)
+                printf("#   there: chunk of head %u, address %" PRIu64 ", %" PRIu32 " bytes, %" PRIu32
+                       " entries, durable to %" PRIu64 "\n",
+                       c->header.head, c->header.address, c->header.chunk_bytes, c->header.entry_count,
+                       c->header.durable_to);
+        }
         text_free(&why);
     }
-    printf("# %" PRIu64 " pages, %" PRIu64 " harmless, %" PRIu64 " repaired first, %" PRIu64 " records lost in all\n",
-           w.pages, w.harmless, w.repaired, w.lost_records);
+    printf("# %" PRIu64 " pages, %" PRIu64 " harmless, %" PRIu64 " repaired first, %" PRIu64
+           " refused (no second copy), %" PRIu64 " records lost in all\n",
+           w.pages, w.harmless, w.repaired, w.refused, w.lost_records);
     EXPECT(w.lost_records > 0);
     text_free(&why);
     sweep_free(&w);

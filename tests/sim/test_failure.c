@@ -154,15 +154,19 @@ static void scene_expect_reads(struct scene *c)
 static void scene_expect_recovery(struct scene *c, uint64_t seed)
 {
     struct text why = {0};
-    enum sim_loss loss = (enum sim_loss)loss_list[seed % (LOSS_COUNT - 1)];
-    int result = c->r.s->ops->crash(c->r.s, loss, seed, &why);
+    int loss = loss_list[seed % (LOSS_COUNT - 1)];
+    struct sim_image *image = sim_disk_image(store_pool_disk(c->r.s)); /* without the fault */
+    struct store *s = store_pool_from_image(&c->r.options, image, loss, seed, NULL, NULL, &why);
     struct recovered found = {0};
-    bool good = result == 0 && recovered_check(c->r.s, c->o, false, &found, &why) &&
-                store_pool_check(store_pool_disk(c->r.s), &why);
+    bool good =
+        s != NULL && recovered_check(s, c->o, false, &found, &why) && store_pool_check(store_pool_disk(s), &why);
     EXPECT(good);
     if (!good)
-        printf("# %s after a failed device: %s\n", loss_name((int)loss), why.bytes);
+        printf("# %s after a failed device: %s\n", loss_name(loss), why.bytes);
     recovered_free(&found);
+    sim_image_free(image);
+    if (s != NULL)
+        s->ops->free(s);
     text_free(&why);
 }
 
