@@ -319,7 +319,7 @@ static void rule_5_cve_long_and_odd_names(void)
             EXPECT_EQ(client_ask(fd, options[o], payload, names[i].n + 6), names[i].answer);
         EXPECT(usable(fd));
         /* the same name, where no error can be sent */
-        EXPECT(client_option(fd, NBD_OPT_EXPORT_NAME, payload + 4, names[i].n));
+        (void)client_option(fd, NBD_OPT_EXPORT_NAME, payload + 4, names[i].n); /* it may close before all is sent */
         EXPECT(client_sees_end(fd));
         close(fd);
     }
