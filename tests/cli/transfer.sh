@@ -128,7 +128,7 @@ interrupted alone
 interrupted served
 
 # Sockets as standard input and output.
-cat >socket.py <<'PYTHON'
+cat >through_sockets.py <<'PYTHON'
 import socket, subprocess, sys
 ours, theirs = socket.socketpair()
 pool = sys.argv[2]
@@ -147,7 +147,7 @@ piece = open("piece", "rb").read()
 print("status", status, p.wait(), "same", back[:len(piece)] == piece, "zeroes behind", not any(back[len(piece):]))
 PYTHON
 for pool in alone served; do
-    run python3 socket.py "$ASHLAR" $pool
+    run python3 through_sockets.py "$ASHLAR" $pool
     ok "$pool: sockets" prints_line "status 0 0 same True zeroes behind True"
     ashlar destroy $pool socket >/dev/null
 done

@@ -196,6 +196,8 @@ static void test_nearest(void)
     EXPECT_TEXT(nearest_name("recordsize", names, count), "record-size");
     EXPECT_TEXT(nearest_name("Record_Size", names, count), "record-size");
     EXPECT_TEXT(nearest_name("server", names, count), "serve");
+    static const char *const alike[] = {"compression-ratio", "compression"};
+    EXPECT_TEXT(nearest_name("compres", alike, 2), "compression"); /* the shorter of two as near */
     EXPECT(nearest_name("frobnicate", names, count) == NULL);
     EXPECT(nearest_name("x", names, count) == NULL);
     EXPECT(nearest_name("", names, count) == NULL);

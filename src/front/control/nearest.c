@@ -5,6 +5,7 @@
  */
 #include "front/control/nearest.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,7 +59,8 @@ const char *nearest_name(const char *word, const char *const *names, size_t coun
         /* A beginning of at least three letters is near: `dest` means `destroy`. */
         if (wanted_length >= 3 && wanted_length < name_length && memcmp(wanted, name, wanted_length) == 0)
             far = 1;
-        if (far < best && far < wanted_length) {
+        bool shorter = nearest != NULL && far == best && strlen(names[i]) < strlen(nearest);
+        if ((far < best || shorter) && far < wanted_length) {
             best = far;
             nearest = names[i];
         }
