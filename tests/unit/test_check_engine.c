@@ -252,9 +252,80 @@ static void test_nodes_come_back(void)
     rig_free(&r);
 }
 
+/* ---- power cuts ---- */
+
+struct cuts {
+    struct sim_image *list[400];
+    unsigned count;
+    uint64_t one_in;
+};
+
+static void take_image(void *arg, struct sim_disk *disk, uint64_t number, const struct device_io *io)
+{
+    struct cuts *c = arg;
+    (void)io;
+    if (number % c->one_in == 0 && c->count < sizeof(c->list) / sizeof(c->list[0]))
+        c->list[c->count++] = sim_disk_image(disk);
+}
+
+/* Clean by the newest label, and by the one before as if the newest were lost (R20). */
+static bool is_clean_twice(struct sim_disk *disk)
+{
+    const struct check_options none = {0};
+    struct check_report *report = check_disk(disk, &none);
+    const uint64_t newest = report != NULL ? check_report_summary(report)->label_sequence : 0;
+    const struct check_options before = {.label_sequence = newest - 1};
+    check_report_free(report);
+    return is_clean(disk, &none) && (newest <= 2 || is_clean(disk, &before));
+}
+
+/* The pool is clean as the cut left it, in the middle of the life that follows, and after a clean close. */
+static bool survives(struct rig *r, const struct sim_image *image, enum sim_loss loss, uint64_t seed)
+{
+    struct sim_disk *disk = sim_disk_from_image(r->sim, image);
+    struct rig next = {.sim = r->sim, .disk = disk};
+    prng_seed(&next.prng, seed);
+    sim_disk_power_cut(disk, loss, seed);
+    bool good = is_clean_twice(disk) && rig_open(&next);
+    if (good) {
+        good = rig_work(&next, 20);
+        struct sim_image *middle = sim_disk_image(disk);
+        struct sim_disk *again = sim_disk_from_image(r->sim, middle);
+        sim_disk_power_cut(again, (enum sim_loss)((loss + 1) % (SIM_LOSS_TEAR + 1)), seed);
+        good = is_clean_twice(again) && good;
+        sim_disk_free(again);
+        sim_image_free(middle);
+        good = rig_close(&next) && good && is_clean_twice(disk);
+    }
+    sim_disk_free(disk);
+    return good;
+}
+
+static void test_power_cuts(void)
+{
+    struct cuts cuts = {.one_in = 7};
+    struct rig r;
+    const uint64_t seed = seed_choose();
+    REQUIRE(rig_new(&r, seed));
+    sim_disk_set_hook(r.disk, take_image, &cuts);
+    EXPECT(rig_work(&r, 400));
+    sim_disk_set_hook(r.disk, NULL, NULL);
+    EXPECT(rig_close(&r));
+    for (unsigned i = 0; i < cuts.count; i++) {
+        const bool good = survives(&r, cuts.list[i], (enum sim_loss)(i % (SIM_LOSS_TEAR + 1)), seed + i);
+        EXPECT(good);
+        if (!good)
+            printf("# cut %u\n", i);
+        sim_image_free(cuts.list[i]);
+    }
+    EXPECT(cuts.count > 30);
+    rig_free(&r);
+}
+
 int main(void)
 {
     RUN(test_clean);
+    RUN(test_power_cuts);
     RUN(test_nodes_come_back);
     return tap_done();
 }
