@@ -50,7 +50,7 @@ static int run_doctor(struct invocation *in)
     doctor_section(&d, path != NULL ? path : "this directory");
     doctor_place(&d, path != NULL ? path : ".");
     doctor_section(&d, "codecs and checksum, one thread");
-    doctor_codec(&d, data != NULL ? data : "/proc/self/exe");
+    doctor_codec(&d, data);
     if (d.json) {
         json_t *result = json_pack("{s:i, s:i, s:O}", "warnings", (int)d.warnings, "problems", (int)d.problems,
                                    "findings", d.findings);
@@ -66,7 +66,7 @@ static int run_doctor(struct invocation *in)
 }
 
 static const struct option_spec doctor_options[] = {
-    {"data", "FILE", "what to compress (default: this program)"},
+    {"data", "FILE", "what to compress (default: this program and its libraries)"},
     {NULL},
 };
 
@@ -75,7 +75,7 @@ const struct verb verb_doctor = {
     .operands = "[POOL|DIRECTORY]",
     .summary = "examines the machine: kernel, limits, flushes, codec speed",
     .details =
-        "Takes about five seconds. Compares our codecs with the bare libraries, and the libraries with memcpy, so\n"
+        "Takes about five seconds. Compares our codecs with the bare libraries, and these with a plain loop, so\n"
         "that a badly built one is seen; times flushes beside the pool, and says so where they are too fast to\n"
         "be true. Exit status 1 if a pool cannot work here.",
     .options = doctor_options,

@@ -30,7 +30,7 @@ void doctor_kernel(struct doctor *d);
 void doctor_limits(struct doctor *d);
 /* doctor_place.c: path is a pool, or a directory where one might be. */
 void doctor_place(struct doctor *d, const char *path);
-/* doctor_codec.c: data_path: what to compress. */
+/* doctor_codec.c: data_path: what to compress; NULL: this program and its libraries. */
 void doctor_codec(struct doctor *d, const char *data_path);
 
 #endif

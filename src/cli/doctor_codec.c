@@ -1,7 +1,9 @@
 /*
  * Our codecs against the bare libraries on the same real data, in alternation, best of several rounds; and the
- * libraries against memcpy. The first comparison shows what we cost, the second a library that was built badly: a
- * distribution once shipped a zstd at an eighth of its speed, and nobody saw.
+ * libraries against a plain loop over bytes. The first comparison shows what we cost, the second a library that was
+ * built badly: a distribution once shipped a zstd at an eighth of its speed, and nobody saw. (memcpy would be no
+ * yardstick for that: how fast it is depends on which cache the data is in, a loop whose every step waits for the one
+ * before on the clock alone.)
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,9 +25,9 @@
 #define DATA_BYTES_MIN (256 * KIB)
 #define ROUND_NS UINT64_C(25000000)
 enum { ROUNDS = 3, OUTPUT_SLACK_BYTES = 4096 };
-/* Decompression by a sound build is about a third (lz4) and a tenth (zstd) of memcpy here; these are far below. */
-#define LZ4_TO_MEMCPY_LEAST 0.06
-#define ZSTD_TO_MEMCPY_LEAST 0.02
+/* Sound builds decompress 6 to 10 (lz4) and 1.5 to 3 (zstd) times as fast as the plain loop; these are far below. */
+#define LZ4_TO_LOOP_LEAST 2.0
+#define ZSTD_TO_LOOP_LEAST 0.5
 #define OURS_TO_BARE_LEAST 0.85
 
 struct bench {
@@ -80,10 +82,14 @@ static void bare_decompress(struct bench *b, size_t i)
         b->sink += ZSTD_decompressDCtx(b->dctx, b->out, b->record_bytes, in, b->packed_bytes[i]);
 }
 
-static void copy(struct bench *b, size_t i)
+/* One multiplication a byte, each waiting for the one before: about five clocks, whoever compiled it. */
+static void plain_loop(struct bench *b, size_t i)
 {
-    memcpy(b->out, b->data + i * b->record_bytes, b->record_bytes);
-    b->sink += b->out[i % b->record_bytes];
+    const uint8_t *bytes = b->data + i * b->record_bytes;
+    uint64_t h = b->sink;
+    for (size_t k = 0; k < b->record_bytes; k++)
+        h = (h ^ bytes[k]) * 1099511628211u;
+    b->sink = h;
 }
 
 static void ours_checksum(struct bench *b, size_t i)
@@ -128,15 +134,16 @@ static void report(struct doctor *d, const char *name, double ours, double bare,
                "%.0f MB/s, the bare library %.0f (%.2f)%s", ours / 1e6, bare / 1e6, share, suffix);
 }
 
-static void report_build(struct doctor *d, const char *library, double rate, double copy_rate, double least)
+static void report_build(struct doctor *d, const char *library, double rate, double loop_rate, double least)
 {
-    double share = copy_rate > 0 ? rate / copy_rate : 1;
+    double share = loop_rate > 0 ? rate / loop_rate : least;
     if (share < least)
         doctor_add(d, VERDICT_WARN, library, NULL,
-                   "decompresses at %.3f of memcpy: this library was built without optimisation", share);
+                   "decompresses %.2f times as fast as a plain loop over bytes, at least %.1f is usual: a bad build?",
+                   share, least);
 }
 
-static void bench_codec(struct doctor *d, struct bench *b, struct codec_choice choice, double copy_rate)
+static void bench_codec(struct doctor *d, struct bench *b, struct codec_choice choice, double loop_rate)
 {
     char name[64], codec[16], suffix[48];
     double ours, bare;
@@ -157,22 +164,23 @@ static void bench_codec(struct doctor *d, struct bench *b, struct codec_choice c
     rates(b, ours_decompress, bare_decompress, &ours, &bare);
     snprintf(name, sizeof(name), "%s, %zuK, decompress", codec, b->record_bytes / 1024);
     report(d, name, ours, bare, "");
-    report_build(d, choice.id == CODEC_LZ4 ? "liblz4" : "libzstd", bare, copy_rate,
-                 choice.id == CODEC_LZ4 ? LZ4_TO_MEMCPY_LEAST : ZSTD_TO_MEMCPY_LEAST);
+    report_build(d, choice.id == CODEC_LZ4 ? "liblz4" : "libzstd", bare, loop_rate,
+                 choice.id == CODEC_LZ4 ? LZ4_TO_LOOP_LEAST : ZSTD_TO_LOOP_LEAST);
 }
 
 static void bench_records(struct doctor *d, struct bench *b, size_t record_bytes)
 {
     static const struct codec_choice choices[] = {{CODEC_LZ4, 0}, {CODEC_ZSTD, 1}, {CODEC_ZSTD, 3}};
-    double copied, again, ours, bare;
+    double loop, again, ours, bare;
     b->record_bytes = record_bytes;
     b->record_count = b->data_bytes / record_bytes;
     b->packed_stride = record_bytes + record_bytes / 64 + OUTPUT_SLACK_BYTES;
-    rates(b, copy, copy, &copied, &again);
+    rates(b, plain_loop, plain_loop, &loop, &again);
     for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
-        bench_codec(d, b, choices[i], copied > again ? copied : again);
+        bench_codec(d, b, choices[i], loop > again ? loop : again);
     rates(b, ours_checksum, bare_checksum, &ours, &bare);
-    report(d, record_bytes > 16384 ? "xxh3-128, 128K" : "xxh3-128, 16K", ours, bare, "");
+    report(d, record_bytes > 16384 ? "xxh3-128, 128K" : "xxh3-128, 16K", ours, bare,
+           ours > bare * 1.5 ? "; ours takes the vector unit that this machine has" : "");
 }
 
 static bool bench_new(struct bench *b)
@@ -202,20 +210,34 @@ static void bench_free(struct bench *b)
     free(b->lz4_state);
 }
 
-static size_t data_read(const char *path, uint8_t *ret_bytes)
+/* Appends a file to what was read; returns the new length. */
+static size_t data_read(const char *path, uint8_t *bytes, size_t length)
 {
-    size_t n = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    while (n < DATA_BYTES_MAX) {
-        ssize_t now = read(fd, ret_bytes + n, DATA_BYTES_MAX - n);
+    while (fd >= 0 && length < DATA_BYTES_MAX) {
+        ssize_t now = read(fd, bytes + length, DATA_BYTES_MAX - length);
         if (now <= 0)
             break;
-        n += (size_t)now;
+        length += (size_t)now;
     }
-    close(fd);
-    return n;
+    if (fd >= 0)
+        close(fd);
+    return length;
+}
+
+/* This program and the libraries it uses: real data that is there on every machine. */
+static size_t data_read_self(uint8_t *bytes)
+{
+    char line[512], path[512], mode[8];
+    size_t length = data_read("/proc/self/exe", bytes, 0);
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL)
+        if (sscanf(line, "%*s %7s %*s %*s %*s %511s", mode, path) == 2 && strcmp(mode, "r-xp") == 0 &&
+            strstr(path, ".so") != NULL)
+            length = data_read(path, bytes, length);
+    if (maps != NULL)
+        (void)fclose(maps);
+    return length;
 }
 
 void doctor_codec(struct doctor *d, const char *data_path)
@@ -224,10 +246,10 @@ void doctor_codec(struct doctor *d, const char *data_path)
     if (!bench_new(&b)) {
         doctor_add(d, VERDICT_WARN, "codecs", NULL, "no memory to measure them");
     } else {
-        b.data_bytes = data_read(data_path, b.data);
+        b.data_bytes = data_path != NULL ? data_read(data_path, b.data, 0) : data_read_self(b.data);
         if (b.data_bytes < DATA_BYTES_MIN) {
-            doctor_add(d, VERDICT_WARN, "codecs", NULL, "not measured: '%s' gave %zu bytes, 256K are needed", data_path,
-                       b.data_bytes);
+            doctor_add(d, VERDICT_WARN, "codecs", NULL, "not measured: '%s' gave %zu bytes, 256K are needed",
+                       data_path != NULL ? data_path : "this program", b.data_bytes);
         } else {
             bench_records(d, &b, 16 * KIB);
             bench_records(d, &b, 128 * KIB);

@@ -20,8 +20,8 @@
 
 /* In the order in which help prints them. */
 static const struct verb *const verbs[] = {
-    &verb_create, &verb_list,   &verb_get,   &verb_set,  &verb_rename, &verb_resize, &verb_destroy,
-    &verb_import, &verb_export, &verb_serve, &verb_stop, &verb_status, &verb_check,  &verb_doctor,
+    &verb_create, &verb_list,  &verb_get,  &verb_set,    &verb_rename, &verb_resize, &verb_destroy, &verb_import,
+    &verb_export, &verb_serve, &verb_stop, &verb_status, &verb_check,  &verb_dump,   &verb_doctor,
 };
 enum { VERB_COUNT = sizeof(verbs) / sizeof(verbs[0]) };
 

@@ -35,7 +35,7 @@ fails "a worse timeout" 2 "--timeout 'soon'" ashlar list pool --timeout=soon
 fails "unknown property at create" 2 "did you mean 'record-size'?" ashlar create pool v 1G -o recordsize=4K
 fails "unknown property of get" 2 "did you mean 'compression-ratio'?" ashlar get pool v compressionratio
 fails "property of a volume asked of the pool" 2 "no property of a pool is called 'record-size'" ashlar get pool . record-size
-fails "unknown property of set" 2 "did you mean 'compression'?" ashlar set pool v compres=lz4
+fails "unknown property of set" 2 "did you mean 'compression'?" ashlar set pool v Compression=lz4
 fails "set of a read-only property" 2 "is read-only" ashlar set pool v guid=1
 fails "set of a property that is fixed" 2 "is fixed when a volume is created" ashlar set pool v record-size=4K
 fails "set of a property of the pool" 2 "no property of a pool can be set" ashlar set pool . segment-size=1M
