@@ -516,10 +516,18 @@ int pool_capture_ahead(struct pool *pool, struct record *r)
     list_init(&b->captures);
     pool_take_sealing(pool);
     (void)choose(b, r, &raw_bytes);
-    int result = supply(b, CAPTURE_NEEDS_PATCHES);
+    /* Trims acknowledged before are older than this picture and go into the log before it. */
+    int result = 0;
+    while (result == 0 && !list_empty(&pool->range_ops)) {
+        result = pool_run_batch(pool, BATCH_SYNC, false);
+        pool_take_sealing(pool);
+    }
+    if (result == 0)
+        result = supply(b, CAPTURE_NEEDS_PATCHES);
     if (result == 0)
         result = supply(b, CAPTURE_NEEDS_FILL);
-    if (result == 0 && still_dirty(r) && !r->filling && capture_plan(r) == CAPTURE_NOW)
+    /* What somebody waits for goes out with its own batch, which he waits for; put aside here he would not. */
+    if (result == 0 && still_dirty(r) && !r->urgent && !r->filling && capture_plan(r) == CAPTURE_NOW)
         result = capture_record(pool, r, &b->captures);
     cache_unpin(&pool->cache, r);
     struct codec_context *codec = workers_borrow_codec(pool->workers);

@@ -288,7 +288,11 @@ static void set_heads(struct pool *pool)
     h->chain = end->chain;
     memcpy(h->next, end->next, sizeof h->next);
     h->next_count = end->next_count;
-    h->durable_address = h->written_address = l->replay_address;
+    /* What was read here an earlier process may have written and not flushed: it counts as one chunk, written, not
+     * durable. So the first flush of this open asks the device, and covers what that process acknowledged. */
+    h->sealed_to = h->written_to = 1;
+    h->written_address = end->at.segment * pool->geometry.segment_bytes + end->position_bytes;
+    h->durable_address = l->replay_address;
     h->log_bytes = end->replayed_bytes;
     pool->numbers.next = max_u64(l->next_segment, end->segment_highest + 1);
     pool->next_branch = l->next_branch;
@@ -318,10 +322,6 @@ static int recover(struct pool *pool, struct error *err)
             replay_run(pool->dev, &pool->slots, &pool->geometry, &pool->label, apply_chunk, pool, &pool->replayed, err);
     if (result == 0)
         result = judge_damage(pool, err);
-    /* What this open has read may lie in the device's cache only. Made durable now, no later power cut can take back
-     * what a client read after this open. */
-    if (result == 0 && !pool->read_only)
-        result = device_flush(pool->dev);
     if (result == 0)
         set_heads(pool);
     return result;
