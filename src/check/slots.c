@@ -298,6 +298,10 @@ static void check_end(struct pass *p, const struct check_walk *walk)
     struct check_chunk more;
     if (ins->slots[p->slot].table.state != SLOT_CLOSED || !p->chain_known || p->ended)
         return;
+    /* The segment of the cut was filled and left while the checkpoint was written: what lies behind the cut is the
+     * replay's. */
+    if (p->slot == ins->label.replay_slot)
+        return;
     if (check_chunk_read(ins, &ins->scan, p->slot, walk->segment, walk->limit, ins->segment_bytes, &more) == 0 &&
         more.header.head == CHUNK_HEAD_DATA && checksum_equal(more.header.previous_chain, p->chain))
         check_found(ins, CHECK_PROBLEM_SLOT_USED_MISMATCH, more.device_offset_bytes, more.address,

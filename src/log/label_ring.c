@@ -90,7 +90,8 @@ int label_ring_read(struct device *dev, struct label *ret_label, struct error *e
     device_buffer_free(buf);
     if (result != 0)
         return error_set(err, result, "%s: reading the labels failed: %s", dev->name, strerror(-result));
-    if (!search.found && search.refused != 0)
+    /* A label this version must not read may well be the newest: then an older one would show the pool as it was. */
+    if (search.refused != 0)
         return error_set(err, search.refused, "%s: %s", dev->name, search.reason.text);
     if (!search.found && search.damaged)
         return error_set(err, -EBADMSG, "%s: there are labels of a pool, but none is intact; 'ashlar check' tells more",
