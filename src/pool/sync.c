@@ -105,12 +105,13 @@ int pool_sync_volume(struct pool *pool, struct volume *v)
 {
     CHECK(env_mutex_held(&pool->lock));
     int result = 0;
-    /* Captured ahead by a test: a flush takes it along whatever the rules say about overtaking. */
-    if (!list_empty(&pool->gathered)) {
+    uint64_t ticket = pool_make_urgent(pool, v);
+    /* Captured ahead by a test before it could become urgent: a flush takes it along whatever the rules say about
+     * overtaking. */
+    while (result == 0 && !list_empty(&pool->gathered)) {
         pool_take_sealing(pool);
         result = pool_seal_gathered(pool);
     }
-    uint64_t ticket = pool_make_urgent(pool, v);
     return result == 0 ? pool_sync(pool, ticket) : result;
 }
 
