@@ -4,8 +4,8 @@
  * Life: options -> signals blocked and read from a descriptor -> pool opened (its lock is what makes this the server)
  * -> queue, NBD server with its listeners, control server -> ready. Then one wait: for a signal, for `ashlar stop`, or
  * for the end of the connection of --stdio. Stopping goes the same way back: no new clients, requests under way finish,
- * the control socket goes, everything is flushed and the pool closed. A second signal cuts what clients still have
- * under way; nothing that was acknowledged and flushed is ever lost by it.
+ * the control socket goes, everything is flushed and the pool closed. A second signal ends the waiting: what was
+ * acknowledged is flushed, and the process leaves.
  */
 #include "cli/serve.h"
 
@@ -216,19 +216,39 @@ static void stop_run(void *arg)
     (void)n;
 }
 
-/* Ends the NBD server with grace, or without from the next signal on. */
+/*
+ * The user does not want to wait: makes everything acknowledged durable and leaves, whatever clients and commands still
+ * have under way. The pool is not closed, so the next open replays the log since the last checkpoint. From here on a
+ * signal kills.
+ */
+static _Noreturn void hurry(struct server *s)
+{
+    sigset_t set;
+    struct signalfd_siginfo info;
+    fprintf(stderr, "ashlar: flushing, and leaving without waiting for anybody; once more to kill\n");
+    while (read(s->signal_fd, &info, sizeof(info)) > 0)
+        ; /* else the signal that said so would kill as soon as it may */
+    sigfillset(&set);
+    (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
+    int r = s->options.read_only ? 0 : pool_flush(s->pool);
+    if (r < 0)
+        fprintf(stderr, "ashlar: the last flush: %s\n", strerror(-r));
+    _exit(r < 0 ? EXIT_FAILED : EXIT_DONE);
+}
+
+/* Ends the NBD server with grace; the next signal ends waiting. */
 static void nbd_stop(struct server *s)
 {
     struct stopping stopping = {.server = s, .done_fd = eventfd(0, EFD_CLOEXEC)};
     struct env_thread *thread;
     if (stopping.done_fd < 0 || env_thread_start(env_os(), "nbd-stop", stop_run, &stopping, &thread) < 0) {
-        (void)nbd_server_stop(s->nbd, s->options.grace_ns);
+        stopping.cut = nbd_server_stop(s->nbd, s->options.grace_ns);
     } else {
         struct pollfd fds[2] = {{.fd = stopping.done_fd, .events = POLLIN}, {.fd = s->signal_fd, .events = POLLIN}};
         while (poll(fds, 2, -1) < 0 && errno == EINTR)
             ;
-        if ((fds[1].revents & POLLIN) != 0)
-            (void)nbd_server_stop(s->nbd, 0);
+        if ((fds[0].revents & POLLIN) == 0)
+            hurry(s);
         env_thread_join(thread);
     }
     if (stopping.done_fd >= 0)
