@@ -217,7 +217,7 @@ int volume_list(struct pool *pool, int (*each)(void *arg, const struct volume_in
 
 static int rename_locked(struct pool *pool, const char *from, const char *to, struct error *err)
 {
-    struct volume *v;
+    struct volume *v = NULL;
     int result = pool_writable(pool);
     if (result != 0)
         return not_writable(pool, result, err);
@@ -248,7 +248,7 @@ int volume_rename(struct pool *pool, const char *from, const char *to, struct er
 
 int volume_set_codec(struct pool *pool, const char *name, struct codec_choice codec, struct error *err)
 {
-    struct volume *v;
+    struct volume *v = NULL;
     if (!codec_choice_valid(codec))
         return error_set(err, -EINVAL, "volume %s: unknown compression", name);
     env_mutex_lock(&pool->lock);
@@ -304,7 +304,7 @@ static int grow(struct volume *v, uint64_t size_bytes)
 
 int volume_resize(struct pool *pool, const char *name, uint64_t size_bytes, struct error *err)
 {
-    struct volume *v;
+    struct volume *v = NULL;
     int result = check_size(size_bytes, name, err);
     if (result != 0)
         return result;
