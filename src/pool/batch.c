@@ -136,6 +136,7 @@ static void take_ops(struct batch *b)
         b->ops_left++;
     }
     pool->range_op_count = 0;
+    pool->range_ops_oldest_at = UINT64_MAX;
     for (struct list *l = pool->volumes.next; l != &pool->volumes && b->ops_left > 0; l = l->next) {
         struct volume *v = (struct volume *)l;
         CHECK(pending_empty(&v->overlay_sealing));

@@ -28,7 +28,7 @@ static bool oldest_is_due(const struct pool *pool, uint64_t clock_then)
         if (!list_empty(&v->dirty) && CONTAINER_OF(v->dirty.next, struct record, dirty_link)->dirty_at <= clock_then)
             return true;
     }
-    return !list_empty(&pool->range_ops) && ((struct range_op *)pool->range_ops.next)->at <= clock_then;
+    return pool->range_ops_oldest_at <= clock_then;
 }
 
 static void write_back(struct pool *pool, uint64_t clock_then)

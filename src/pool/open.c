@@ -344,6 +344,7 @@ static struct pool *pool_new(struct device *dev, const struct pool_options *opti
     list_init(&pool->urgent);
     list_init(&pool->range_ops);
     list_init(&pool->gathered);
+    pool->range_ops_oldest_at = UINT64_MAX;
     data_head_init(&pool->data, pool->env, &pool->lock, dev, &pool->slots, &pool->geometry, &pool->numbers);
     return pool;
 }

@@ -70,7 +70,7 @@ struct range_op {
     struct volume *volume;
     uint64_t first, count;
     bool provision;
-    uint64_t at; /* pool->clock */
+    uint64_t at; /* pool->clock, or older: see drop_range in volume/zero.c */
 };
 
 struct capture; /* batch.c: a picture of a record on its way into the log */
@@ -106,7 +106,8 @@ struct pool {
     struct list urgent;    /* records somebody waits for */
     struct list range_ops; /* struct range_op, not yet taken by a batch */
     uint64_t range_op_count;
-    struct list gathered; /* struct capture, captured ahead of their batch (pool_test.h) */
+    uint64_t range_ops_oldest_at; /* the smallest stamp among them; UINT64_MAX: none */
+    struct list gathered;         /* struct capture, captured ahead of their batch (pool_test.h) */
 
     /* checkpoints */
     bool checkpointing;

@@ -63,7 +63,7 @@ static bool waits_for_batch(const struct pool *pool, uint64_t ticket)
 {
     if (!list_empty(&pool->urgent) && CONTAINER_OF(pool->urgent.next, struct record, dirty_link)->dirty_at <= ticket)
         return true;
-    return !list_empty(&pool->range_ops) && ((struct range_op *)pool->range_ops.next)->at <= ticket;
+    return pool->range_ops_oldest_at <= ticket;
 }
 
 /* One batch, led by the caller, with its device flush; the others wait behind sync_busy. */

@@ -17,12 +17,14 @@
 
 /* Drops records [first, first + count) from memory: what they held is void. Lock held, released while somebody reads
  * one of them. */
-static void drop_record(struct volume *v, struct record *r)
+static void drop_record(struct volume *v, struct record *r, uint64_t *oldest_at)
 {
     struct pool *pool = v->pool;
     cache_pin(&pool->cache, r);
     pool_wait_filled(pool, r);
     if (r->in_table) {
+        if (r->urgent)
+            *oldest_at = min_u64(*oldest_at, r->dirty_at);
         pool_unreserve(pool, r->reserved_bytes);
         r->reserved_bytes = 0;
         cache_drop(&pool->cache, r);
@@ -50,7 +52,12 @@ static struct record *cached_in_range(struct volume *v, uint64_t first, uint64_t
     return NULL;
 }
 
-static void drop_range(struct volume *v, uint64_t first, uint64_t count)
+/*
+ * Somebody may wait for one of the dropped records to be durable (a flush, FUA). What he waits for is superseded, but
+ * only by a trim that is in memory too: were he let go, the content before both could come back. So the trim takes over
+ * the oldest stamp among the dropped, and he waits for it.
+ */
+static void drop_range(struct volume *v, uint64_t first, uint64_t count, uint64_t *oldest_at)
 {
     struct cache *c = &v->pool->cache;
     /* Small ranges: look each up once. Large ones: go through the table; a wait starts over, which is rare. */
@@ -58,12 +65,12 @@ static void drop_range(struct volume *v, uint64_t first, uint64_t count)
         for (uint64_t i = 0; i < count; i++) {
             struct record *r = cache_find(c, v->branch, first + i);
             if (r != NULL)
-                drop_record(v, r);
+                drop_record(v, r, oldest_at);
         }
     }
     struct record *r;
     while ((r = cached_in_range(v, first, count)) != NULL)
-        drop_record(v, r);
+        drop_record(v, r, oldest_at);
 }
 
 static int add_range_op(struct volume *v, uint64_t first, uint64_t count, bool provision)
@@ -72,17 +79,20 @@ static int add_range_op(struct volume *v, uint64_t first, uint64_t count, bool p
     struct range_op *op = calloc(1, sizeof *op);
     if (op == NULL)
         return -ENOMEM;
-    drop_range(v, first, count);
+    uint64_t oldest_at = UINT64_MAX;
+    drop_range(v, first, count, &oldest_at);
     struct pointer p = {.kind = provision ? POINTER_PROVISIONED : POINTER_HOLE};
     int result = pending_set_range(&v->overlay, first, count, &p);
     if (result != 0) {
         free(op);
         return result;
     }
-    *op = (struct range_op){.volume = v, .first = first, .count = count, .provision = provision, .at = ++pool->clock};
+    *op = (struct range_op){
+        .volume = v, .first = first, .count = count, .provision = provision, .at = min_u64(++pool->clock, oldest_at)};
     list_init(&op->link);
     list_append(&pool->range_ops, &op->link);
     pool->range_op_count++;
+    pool->range_ops_oldest_at = min_u64(pool->range_ops_oldest_at, op->at);
     pool_kick_keeper(pool);
     return 0;
 }
