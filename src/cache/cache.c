@@ -1,3 +1,7 @@
+/*
+ * The record cache (cache.h has the states and invariants): a hash table of records, buffers that are shared with a
+ * picture on its way into the log and copied on the next write, and the accounts that eviction goes by.
+ */
 #include "cache/cache.h"
 
 #include <errno.h>

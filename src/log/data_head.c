@@ -1,3 +1,7 @@
+/*
+ * The data head (data_head.h): building chunks, placing them in the chain, writing them, and the device flushes that
+ * make them durable.
+ */
 #include "log/data_head.h"
 
 #include <errno.h>

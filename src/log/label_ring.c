@@ -1,3 +1,7 @@
+/*
+ * The label rings (label_ring.h): at open every slot of both rings is looked at, for one write unit size after the
+ * other, and the newest label that verifies wins.
+ */
 #include "log/label_ring.h"
 
 #include <string.h>

@@ -1,3 +1,7 @@
+/*
+ * The node head (node_head.h): collecting objects in a chunk, writing it twice in a row, and filling in the pointers
+ * that wait for its address.
+ */
 #include "log/node_head.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/*
+ * Reading by pointer (reader.h): one object at a time, or many whose places are joined into long reads that run side by
+ * side.
+ */
 #include "log/reader.h"
 
 #include <errno.h>

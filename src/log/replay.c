@@ -1,3 +1,6 @@
+/*
+ * Replay (replay.h): one step a chunk, deciding at each whether the chain goes on, ends, or is damaged.
+ */
 #include "log/replay.h"
 
 #include <errno.h>

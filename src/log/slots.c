@@ -1,3 +1,7 @@
+/*
+ * The slots in memory (slots.h): a table by slot, a hash by segment number, counts of what is free, and a mark for each
+ * record of the durable table that has changed.
+ */
 #include "log/slots.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/*
+ * The window (window.h): one buffer, loaded in a few parallel reads at the place that is asked for.
+ */
 #include "log/window.h"
 
 #include <errno.h>

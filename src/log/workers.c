@@ -1,3 +1,7 @@
+/*
+ * The workers (workers.h): jobs wait in a list; each thread, and the caller, takes items off the first until none are
+ * left.
+ */
 #include "log/workers.h"
 
 #include <errno.h>

@@ -1,3 +1,7 @@
+/*
+ * Merging (merge.h): accounts, giving up subtrees, then one node after the other of a level, decoded into a scratch
+ * node, changed, and encoded anew.
+ */
 #include "map/merge.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/*
+ * The node store (node_store.h): a hash by address and an LRU list that eviction takes from.
+ */
 #include "map/node_store.h"
 
 #include <errno.h>

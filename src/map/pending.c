@@ -1,3 +1,7 @@
+/*
+ * The pending list (pending.h): its two ordered maps, cutting ranges where newer ones or points fall into them, and
+ * turning the whole into updates for a merge.
+ */
 #include "map/pending.h"
 
 #include <errno.h>

@@ -1,3 +1,6 @@
+/*
+ * Captures (capture.h): choosing between patches and the whole record, taking the bytes, compressing them.
+ */
 #include "pool/capture.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /*
- * What a pool says of itself.
+ * What a pool says of itself: sizes, counts and shares, for lists and the statistics of the server.
  */
 #include "pool/pool_impl.h"
 

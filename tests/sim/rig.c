@@ -1,3 +1,6 @@
+/*
+ * The rig of the step-by-step tests (rig.h): a pool on a simulated disk behind the model's store interface.
+ */
 #include "sim/rig.h"
 
 #include <errno.h>
