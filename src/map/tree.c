@@ -1,3 +1,7 @@
+/*
+ * Trees (tree.h): lookup, classes of runs of records, and the walk over everything. Each goes down by the levels, so
+ * that damage below costs what lies under it and no more.
+ */
 #include "map/tree.h"
 
 #include <errno.h>
@@ -6,12 +10,6 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "map/node_store.h"
-
-bool map_entry_is_zero(const struct map_entry *e)
-{
-    return e->patch_count == 0 &&
-           (e->base.kind == POINTER_ABSENT || e->base.kind == POINTER_HOLE || e->base.kind == POINTER_PROVISIONED);
-}
 
 static bool beyond(const struct map_tree *tree, uint64_t index)
 {

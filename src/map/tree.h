@@ -34,9 +34,6 @@ struct map_entry {
     struct patch patches[MAP_ENTRY_PATCHES_MAX];
 };
 
-/* Reads as zeroes without any bytes: absent, hole or provisioned, and no patches. */
-bool map_entry_is_zero(const struct map_entry *e);
-
 /*
  * Looks a record up. Blocks on the device when nodes are not cached. 0; -EBADMSG when a node on the way is damaged;
  * device errors. An index beyond the tree is absent.

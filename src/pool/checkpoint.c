@@ -132,7 +132,8 @@ static int flush_below_cut(struct checkpoint_work *w)
     return result == 0 ? device_flush(pool->dev) : result;
 }
 
-void pool_fill_label(struct pool *pool, struct label *l)
+/* Fills in a label from the present state, next sequence and all; the replay position and roots are the caller's. */
+static void fill_label(struct pool *pool, struct label *l)
 {
     const struct geometry *g = &pool->geometry;
     memcpy(l->pool_uuid, g->pool_uuid, sizeof l->pool_uuid);
@@ -155,7 +156,7 @@ static int write_label(struct checkpoint_work *w, bool clean)
 {
     struct pool *pool = w->pool;
     struct label *l = &w->label;
-    pool_fill_label(pool, l);
+    fill_label(pool, l);
     l->checkpoint = w->number;
     l->oldest_intact = pool->checkpoint_label_sequence;
     l->flags = clean ? LABEL_CLEAN : 0;

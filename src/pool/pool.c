@@ -1,7 +1,7 @@
 /*
  * A pool as a whole: its state, flush, close.
  */
-#include "pool/pool_impl.h"
+#include "pool/pool.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "pool/pool_impl.h"
 
 int pool_writable(struct pool *pool)
 {

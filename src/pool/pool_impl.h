@@ -182,8 +182,6 @@ void pool_forget_gathered(struct pool *pool);
 int pool_sync(struct pool *pool, uint64_t ticket) __attribute__((warn_unused_result));
 /* Everything of the volume (of all: NULL) that was acknowledged before is durable on return. Lock held. */
 int pool_sync_volume(struct pool *pool, struct volume *v) __attribute__((warn_unused_result));
-/* Moves all dirty records of the volume (all volumes: NULL) to the urgent list; returns the ticket. Lock held. */
-uint64_t pool_make_urgent(struct pool *pool, struct volume *v);
 void record_make_urgent(struct pool *pool, struct record *r);
 /* Writes out in the background until less than the limit is dirty. Lock held. */
 int pool_throttle(struct pool *pool) __attribute__((warn_unused_result));
@@ -243,8 +241,6 @@ int pool_run_checkpoint(struct pool *pool, bool clean) __attribute__((warn_unuse
 bool pool_checkpoint_due(struct pool *pool);
 /* Frees what the rules let go. Lock held, not during a checkpoint. */
 void pool_release_slots(struct pool *pool);
-/* Fills in a label from the present state, `next` sequence and all; the replay position and roots are the caller's. */
-void pool_fill_label(struct pool *pool, struct label *l);
 
 /* ---- background (keeper.c) ---- */
 int pool_start_keeper(struct pool *pool) __attribute__((warn_unused_result));

@@ -1,3 +1,6 @@
+/*
+ * The entry points for tests (pool_test.h): one step of the background each, and what the rules forbid, on request.
+ */
 #include "pool/pool_test.h"
 
 #include <stdlib.h>
@@ -56,6 +59,7 @@ void pool_test_reap(struct pool *pool)
         env_cond_wait(&pool->seal_cond, &pool->lock);
     if (pool_writable(pool) == 0)
         pool_release_slots(pool);
+    cache_audit(&pool->cache);
     env_mutex_unlock(&pool->lock);
 }
 

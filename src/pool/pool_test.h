@@ -30,7 +30,7 @@ int pool_test_seal(struct pool *pool) __attribute__((warn_unused_result));
 /* Drops record `index` from every tier of the cache if it is clean and not in write-out; map nodes may go as well. */
 void pool_test_evict(struct pool *pool, struct volume *v, uint64_t index);
 
-/* Frees now every slot that the rules let go, as a checkpoint's end or a shortage of slots would. */
+/* Frees now every slot that the rules let go, as a checkpoint's end or a shortage of slots would. Audits the cache. */
 void pool_test_reap(struct pool *pool);
 
 #endif

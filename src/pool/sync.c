@@ -46,7 +46,8 @@ static void make_volume_urgent(struct pool *pool, struct volume *v)
         record_make_urgent(pool, CONTAINER_OF(v->dirty.next, struct record, dirty_link));
 }
 
-uint64_t pool_make_urgent(struct pool *pool, struct volume *v)
+/* Moves all dirty records of the volume (all volumes: NULL) to the urgent list; returns the ticket. Lock held. */
+static uint64_t make_urgent(struct pool *pool, struct volume *v)
 {
     CHECK(env_mutex_held(&pool->lock));
     if (v != NULL) {
@@ -105,7 +106,7 @@ int pool_sync_volume(struct pool *pool, struct volume *v)
 {
     CHECK(env_mutex_held(&pool->lock));
     int result = 0;
-    uint64_t ticket = pool_make_urgent(pool, v);
+    uint64_t ticket = make_urgent(pool, v);
     /* Captured ahead by a test before it could become urgent: a flush takes it along whatever the rules say about
      * overtaking. */
     while (result == 0 && !list_empty(&pool->gathered)) {

@@ -39,18 +39,11 @@ static inline void piece_sectors(const struct piece *p, uint32_t *ret_first, uin
     *ret_count = end - *ret_first;
 }
 
-/* Copies between the iovecs of a request, from request_offset_bytes on, and memory. iov NULL on the way in: zeroes. */
-void iov_copy_out(const struct iovec *iov, int iov_count, uint64_t request_offset_bytes, const uint8_t *from,
-                  uint64_t length_bytes);
-void iov_copy_in(const struct iovec *iov, int iov_count, uint64_t request_offset_bytes, uint8_t *to,
-                 uint64_t length_bytes);
+/* The length of a request: the sum of its iovecs. */
 uint64_t iov_bytes(const struct iovec *iov, int iov_count);
 
 /* Writes one piece into the cache; lock held, may be released. -ENOSPC, -EIO, -ENOMEM. */
 int volume_write_piece(struct volume *v, const struct piece *p, const struct iovec *iov, int iov_count, unsigned flags)
     __attribute__((warn_unused_result));
-
-/* true if what the record holds may be given out: not on a failed pool unless it was durable. Lock held. */
-bool record_readable(const struct pool *pool, const struct record *r);
 
 #endif

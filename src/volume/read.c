@@ -20,13 +20,15 @@ struct read_state {
     uint64_t zero_first, zero_end; /* records known to be zero below the cache, as of the last look */
 };
 
-bool record_readable(const struct pool *pool, const struct record *r)
+/* true if what the record holds may be given out: not on a failed pool unless it was durable. Lock held. */
+static bool record_readable(const struct pool *pool, const struct record *r)
 {
     return !pool->data.failed || (!record_is_dirty(r) && r->sealed_in <= pool->data.durable_to);
 }
 
-void iov_copy_out(const struct iovec *iov, int iov_count, uint64_t request_offset_bytes, const uint8_t *from,
-                  uint64_t length_bytes)
+/* Memory into the iovecs of a request, from request_offset_bytes on. from NULL: zeroes. */
+static void iov_copy_out(const struct iovec *iov, int iov_count, uint64_t request_offset_bytes, const uint8_t *from,
+                         uint64_t length_bytes)
 {
     for (int i = 0; i < iov_count && length_bytes > 0; i++) {
         if (request_offset_bytes >= iov[i].iov_len) {

@@ -1,6 +1,8 @@
 /*
  * Volumes as things with a name: create, open, list, rename, resize, destroy.
  */
+#include "volume/volume.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,11 +18,6 @@ uint64_t volume_size_bytes(struct volume *v)
     uint64_t size = v->size_bytes;
     env_mutex_unlock(&v->pool->lock);
     return size;
-}
-
-uint32_t volume_record_bytes(struct volume *v)
-{
-    return v->record_bytes;
 }
 
 /* ---- checks ---- */

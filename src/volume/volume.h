@@ -21,7 +21,6 @@ struct volume;
 #define VOLUME_PROVISION 0x2 /* zero: later writes there cannot fail for lack of space */
 
 uint64_t volume_size_bytes(struct volume *v);
-uint32_t volume_record_bytes(struct volume *v);
 
 /* -EIO: a record does not verify or cannot be read; what was read of the others is undefined. */
 int volume_read(struct volume *v, uint64_t offset_bytes, void *ret_buf, uint64_t length_bytes)

@@ -14,8 +14,9 @@
 #include "base/check.h"
 #include "base/math.h"
 
-void iov_copy_in(const struct iovec *iov, int iov_count, uint64_t request_offset_bytes, uint8_t *to,
-                 uint64_t length_bytes)
+/* The iovecs of a request, from request_offset_bytes on, into memory. iov NULL: zeroes. */
+static void iov_copy_in(const struct iovec *iov, int iov_count, uint64_t request_offset_bytes, uint8_t *to,
+                        uint64_t length_bytes)
 {
     if (iov == NULL) {
         memset(to, 0, length_bytes);

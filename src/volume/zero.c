@@ -15,62 +15,67 @@
 
 #define RANGE_OP_BYTES 8192 /* a chunk with one trim in it, at its worst */
 
-/* Drops records [first, first + count) from memory: what they held is void. Lock held, released while somebody reads
- * one of them. */
-static void drop_record(struct volume *v, struct record *r, uint64_t *oldest_at)
-{
-    struct pool *pool = v->pool;
-    cache_pin(&pool->cache, r);
-    pool_wait_filled(pool, r);
-    if (r->in_table) {
-        if (r->urgent)
-            *oldest_at = min_u64(*oldest_at, r->dirty_at);
-        pool_unreserve(pool, r->reserved_bytes);
-        r->reserved_bytes = 0;
-        cache_drop(&pool->cache, r);
-    }
-    cache_unpin(&pool->cache, r);
-}
-
-static struct record *cached_in_range(struct volume *v, uint64_t first, uint64_t count)
+/* Calls visit() for the cached records of [first, first + count); visit may drop the record. Stops at, and returns, the
+ * first one for which it answers true. A small range is looked up index by index, a large one by going through the
+ * table. */
+static struct record *each_cached(struct volume *v, uint64_t first, uint64_t count,
+                                  bool (*visit)(struct volume *v, struct record *r, void *arg), void *arg)
 {
     struct cache *c = &v->pool->cache;
     if (count <= c->record_count) {
         for (uint64_t i = 0; i < count; i++) {
             struct record *r = cache_find(c, v->branch, first + i);
-            if (r != NULL)
+            if (r != NULL && visit(v, r, arg))
                 return r;
         }
         return NULL;
     }
     for (uint32_t i = 0; i <= c->bucket_mask; i++) {
-        for (struct record *r = c->buckets[i]; r != NULL; r = r->hash_next) {
-            if (r->branch == v->branch && r->index - first < count)
+        for (struct record *r = c->buckets[i], *next; r != NULL; r = next) {
+            next = r->hash_next;
+            if (r->branch == v->branch && r->index - first < count && visit(v, r, arg))
                 return r;
         }
     }
     return NULL;
 }
 
+static bool is_filling(struct volume *v, struct record *r, void *arg)
+{
+    (void)v;
+    (void)arg;
+    return r->filling;
+}
+
+static bool drop(struct volume *v, struct record *r, void *arg)
+{
+    uint64_t *oldest_at = arg;
+    if (r->urgent)
+        *oldest_at = min_u64(*oldest_at, r->dirty_at);
+    pool_unreserve(v->pool, r->reserved_bytes);
+    r->reserved_bytes = 0;
+    cache_drop(&v->pool->cache, r);
+    return false;
+}
+
 /*
+ * Drops records [first, first + count) from memory: what they held is void. Waits first, for whoever reads one of them,
+ * and drops then, all in one moment: the caller puts the trim into the overlay before he lets go of the lock.
+ *
  * Somebody may wait for one of the dropped records to be durable (a flush, FUA). What he waits for is superseded, but
  * only by a trim that is in memory too: were he let go, the content before both could come back. So the trim takes over
- * the oldest stamp among the dropped, and he waits for it.
+ * the oldest stamp among the dropped (*oldest_at), and he waits for it.
  */
 static void drop_range(struct volume *v, uint64_t first, uint64_t count, uint64_t *oldest_at)
 {
-    struct cache *c = &v->pool->cache;
-    /* Small ranges: look each up once. Large ones: go through the table; a wait starts over, which is rare. */
-    if (count <= c->record_count) {
-        for (uint64_t i = 0; i < count; i++) {
-            struct record *r = cache_find(c, v->branch, first + i);
-            if (r != NULL)
-                drop_record(v, r, oldest_at);
-        }
-    }
+    struct pool *pool = v->pool;
     struct record *r;
-    while ((r = cached_in_range(v, first, count)) != NULL)
-        drop_record(v, r, oldest_at);
+    while ((r = each_cached(v, first, count, is_filling, NULL)) != NULL) {
+        cache_pin(&pool->cache, r);
+        pool_wait_filled(pool, r);
+        cache_unpin(&pool->cache, r);
+    }
+    (void)each_cached(v, first, count, drop, oldest_at);
 }
 
 static int add_range_op(struct volume *v, uint64_t first, uint64_t count, bool provision)
