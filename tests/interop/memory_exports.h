@@ -2,8 +2,8 @@
  * A back-end for the NBD server that keeps its exports in memory, for tests: it carries requests out in the submitting
  * thread or in threads of its own, in any order, late, wrongly or not at all, as the test wants it, and counts.
  */
-#ifndef ASHLAR_TESTS_MEMORY_EXPORTS_H
-#define ASHLAR_TESTS_MEMORY_EXPORTS_H
+#ifndef ASHLAR_TESTS_INTEROP_MEMORY_EXPORTS_H
+#define ASHLAR_TESTS_INTEROP_MEMORY_EXPORTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /*
  * A server on the memory back-end, for a test function: what nearly all of them begin and end with.
  */
-#ifndef ASHLAR_TESTS_NBD_FIXTURE_H
-#define ASHLAR_TESTS_NBD_FIXTURE_H
+#ifndef ASHLAR_TESTS_INTEROP_NBD_FIXTURE_H
+#define ASHLAR_TESTS_INTEROP_NBD_FIXTURE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  * A client that sends any bytes it likes and checks what comes back: for tests of the NBD server. Nothing waits longer
  * than ten seconds.
  */
-#ifndef ASHLAR_TESTS_RAW_CLIENT_H
-#define ASHLAR_TESTS_RAW_CLIENT_H
+#ifndef ASHLAR_TESTS_INTEROP_RAW_CLIENT_H
+#define ASHLAR_TESTS_INTEROP_RAW_CLIENT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/math.h"
+#include "env/env.h"
 #include "front/nbd/protocol.h"
 #include "front/nbd/wire.h"
 #include "nbd_fixture.h"
@@ -15,6 +16,7 @@
 #include "tap.h"
 
 #define ALLOCATION "base:allocation"
+#define NS_PER_MS UINT64_C(1000000)
 
 static struct client_reply reply; /* 64 KiB: too large for the stack of a test */
 
@@ -133,7 +135,7 @@ static void rule_7_handshake_has_a_time_limit(void)
     int options_sent = 0;
     while (options_sent < 30 && client_ask(slow, 4711, NULL, 0) == NBD_REP_ERR_UNSUP) {
         options_sent++;
-        usleep(50000);
+        env_sleep_ns(env_os(), 50 * NS_PER_MS);
     }
     EXPECT(options_sent > 0 && options_sent < 30);
     uint8_t greeting[18];
@@ -259,7 +261,7 @@ static void rule_8_the_handshake_may_come_byte_by_byte(void)
     memcpy(p, payload, n);
     for (size_t i = 0; i < 20 + n; i++) {
         EXPECT(client_send(fd, script + i, 1));
-        usleep(1000);
+        env_sleep_ns(env_os(), NS_PER_MS);
     }
     uint8_t greeting[18];
     EXPECT(client_receive(fd, greeting, 18));
@@ -406,7 +408,7 @@ static void connections_are_limited(void)
     close(fds[1]);
     uint32_t type = 0;
     for (int i = 0; i < 20 && type != NBD_REP_ACK; i++) {
-        usleep(20000);
+        env_sleep_ns(env_os(), 20 * NS_PER_MS);
         type = ask_info(fd, NBD_OPT_GO, "disk", NULL, 0, NULL, NULL);
     }
     EXPECT_EQ(type, NBD_REP_ACK);
