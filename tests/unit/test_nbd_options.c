@@ -330,7 +330,7 @@ static void rule_5_cve_long_and_odd_names(void)
 static void rule_5_a_list_of_thousands(void)
 {
     enum { COUNT = 5000 };
-    static char texts[COUNT][12];
+    static char texts[COUNT][16];
     static const char *names[COUNT + 1];
     struct fixture f;
     for (int i = 0; i < COUNT; i++) {

@@ -195,7 +195,7 @@ static void names_of_volumes(void)
     EXPECT(client_greet(fd, 3));
     EXPECT(client_option(fd, NBD_OPT_LIST, NULL, 0));
     for (int i = 0; i < COUNT && client_option_reply(fd, &reply) && reply.type == NBD_REP_SERVER; i++) {
-        char expected[8];
+        char expected[16];
         snprintf(expected, sizeof expected, "v%03d", i);
         right += reply.length > 8 && memcmp(reply.data + 4, expected, 4) == 0;
     }

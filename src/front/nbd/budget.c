@@ -9,8 +9,8 @@
  *
  * - Memory follows the bytes. A WRITE's payload is allocated as it arrives (at most four times what has arrived and
  *   8 KiB), and a request longer than 1 MiB is carried out in parts of that size, each given back when it is
- *   done. So a slow sender (1) holds 4 KiB, and a client that does not read (2) holds what was under way when its socket
- *   filled up: nothing new is begun for it.
+ *   done. So a slow sender (1) holds 4 KiB, and a client that does not read (2) holds what was under way when its
+ *   socket filled up: nothing new is begun for it.
  * - The common part (all but the reserve) has a dynamic limit per share: it may hold at most as much as is still free,
  *   and at most an eighth. However many try, each newcomer finds room as large as what any of them could still add, so
  *   no single client, nor a few, can take it all (4).
