@@ -1,3 +1,6 @@
+/*
+ * What the programs of the benchmark share (common.h): a clock, the corpus, the one write stream, the yardstick file.
+ */
 #include "common.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /*
- * Random writes over NBD by libnbd, which can set FUA on each: 4 KiB for S9 and S10, larger ones to fill a volume (S19).
+ * Random writes over NBD by libnbd, which can set FUA on each: 4 KiB for S9 and S10, larger ones to fill a volume
+ * (S19).
  *
  * usage: fua_nbd URI YARDSTICK_FILE|- CORPUS [STREAM_BYTES]. Commands: "yard SECONDS cached|direct",
  * "writes SECONDS DEPTH", "fill MIB REQUEST_KIB DEPTH", "verify". Only the first STREAM_BYTES of the volume are written

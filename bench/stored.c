@@ -2,8 +2,8 @@
  * Bytes stored after close against the least that the codec alone would need (S12).
  *
  * usage: stored POOL_FILE CORPUS. Makes the pool (the file must not exist), writes the corpus to a volume (zstd-3,
- * 16 KiB records) in 128 KiB writes, closes, opens again, verifies, and prints what the pool holds. The yardstick is the
- * sum over records that are not all zeroes of min(ZSTD level 3, raw), by the same library in the same process.
+ * 16 KiB records) in 128 KiB writes, closes, opens again, verifies, and prints what the pool holds. The yardstick is
+ * the sum over records that are not all zeroes of min(ZSTD level 3, raw), by the same library in the same process.
  */
 #include <errno.h>
 #include <stdio.h>
