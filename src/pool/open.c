@@ -266,10 +266,11 @@ static int judge_damage(struct pool *pool, struct error *err)
     if (!end->damaged)
         return 0;
     if (!pool->options.lose_damaged_log && !pool->options.read_only)
-        return error_set(err, -EBADMSG,
-                         "%s: flushed log is damaged at addresses %" PRIu64 " to %" PRIu64
-                         ": what was written there is lost; open read-only to look, or with --lose to go on without it",
-                         pool->dev->name, end->damaged_from, end->damaged_to);
+        return error_set(
+            err, -EBADMSG,
+            "%s: flushed log is damaged at addresses %" PRIu64 " to %" PRIu64
+            ": what was written there is lost; open read-only to look, or with --lose-damaged-log to go on without it",
+            pool->dev->name, end->damaged_from, end->damaged_to);
     pool->lost_from = end->damaged_from;
     pool->lost_to = end->damaged_to;
     pool_notice(pool,
