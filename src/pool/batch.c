@@ -515,8 +515,9 @@ int pool_capture_ahead(struct pool *pool, struct record *r)
         return -ENOMEM;
     b->pool = pool;
     list_init(&b->captures);
-    pool_take_sealing(pool);
+    /* Pinned before the wait for the token: a trim may drop the record meanwhile. */
     (void)choose(b, r, &raw_bytes);
+    pool_take_sealing(pool);
     /* Trims acknowledged before are older than this picture and go into the log before it. */
     int result = 0;
     while (result == 0 && !list_empty(&pool->range_ops)) {
