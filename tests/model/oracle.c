@@ -45,8 +45,13 @@ static void sector_prune(const struct oracle *o, struct sector *s, struct versio
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < s->count; i++)
-        if (s->list[i].operation == durable.operation || !version_before(o, &s->list[i], &durable))
+        if (s->list[i].operation == durable.operation || !version_before(o, &s->list[i], &durable)) {
             s->list[kept++] = s->list[i];
+        } else {
+            uint32_t end = (uint32_t)o->operations[durable.operation].end;
+            s->past[s->past_count++ % PAST_VERSIONS] =
+                (struct past_version){.value = s->list[i].value, .until = end < o->now ? end : o->now};
+        }
     s->count = kept;
 }
 
@@ -371,6 +376,8 @@ bool oracle_read_end(struct oracle *o, uint64_t began, unsigned volume, uint64_t
         bool good = false;
         for (uint32_t k = 0; k < s->count && !good; k++)
             good = s->list[k].value == values[i - first] && version_readable(o, s, k, began);
+        for (uint32_t k = 0; k < PAST_VERSIONS && k < s->past_count && !good; k++)
+            good = s->past[k].value == values[i - first] && began <= s->past[k].until;
         if (good)
             continue;
         text_printf(why, "read of volume %u sector %llu: value %016llx is not allowed; allowed:", volume,

@@ -33,7 +33,17 @@ struct version {
     uint32_t operation;
 };
 
+/* A version that is gone from the list because a later one became durable: a read that began before may have shown it.
+ */
+struct past_version {
+    uint64_t value;
+    uint32_t until; /* reads that began by then may show it */
+};
+#define PAST_VERSIONS 4
+
 struct sector {
+    struct past_version past[PAST_VERSIONS]; /* the last few, round and round */
+    uint32_t past_count;
     struct version *list;
     uint32_t count, room;
 };
