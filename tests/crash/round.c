@@ -275,7 +275,9 @@ void round_make(struct round *r, uint64_t seed)
 
 static bool cuts_hold(struct party *p, struct text *why)
 {
-    struct judge j = {.options = p->round->options, .check_after = true, .nested_one_in = p->round->nested_one_in};
+    struct judge j = {.options = p->round->options,
+                      .check_after = p->round->options.rules_off == 0,
+                      .nested_one_in = p->round->nested_one_in};
     j.options.fibers = j.options.background = false;
     j.options.worker_count = 0;
     bool good = judge_points(&j, &p->points, p->o, p->round->losses_each, p->round->seed, why);

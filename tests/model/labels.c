@@ -29,19 +29,20 @@ bool labels_newest(const struct sim_disk *disk, uint64_t disk_bytes, struct labe
     return found;
 }
 
-bool labels_spoil_newest(struct sim_disk *disk, uint64_t disk_bytes, uint64_t seed)
+uint64_t labels_spoil_newest(struct sim_disk *disk, uint64_t disk_bytes, uint64_t not_below, uint64_t seed)
 {
     struct label newest, other;
-    if (!labels_newest(disk, disk_bytes, &newest))
-        return false;
+    if (!labels_newest(disk, disk_bytes, &newest) || newest.sequence < not_below ||
+        newest.oldest_intact >= newest.sequence)
+        return 0;
     bool older = false;
     for (unsigned i = 0; i < 2 * LABEL_RING_SLOTS && !older; i++)
-        older = label_at(disk, disk_bytes, i % 2 != 0, i / 2, &other) && other.sequence < newest.sequence;
+        older = label_at(disk, disk_bytes, i % 2 != 0, i / 2, &other) && other.sequence + 1 == newest.sequence;
     if (!older)
-        return false;
+        return 0;
     uint32_t place = (uint32_t)(newest.sequence % LABEL_RING_SLOTS);
     for (int back = 0; back < 2; back++)
         sim_disk_corrupt(disk, label_offset_bytes(disk_bytes, WRITE_UNIT_BYTES_MIN, back != 0, place),
                          WRITE_UNIT_BYTES_MIN, NULL, seed + (uint64_t)back);
-    return true;
+    return newest.sequence;
 }

@@ -15,8 +15,15 @@
 #include "base/math.h"
 #include "base/prng.h"
 #include "check/check.h"
+#include "format/chunk.h"
 #include "model/labels.h"
 #include "pool/pool_test.h"
+
+/* A chunk of data that was written. */
+struct issued {
+    uint64_t start, end; /* log addresses */
+    struct checksum chain;
+};
 
 struct store_pool {
     struct store store;
@@ -26,9 +33,13 @@ struct store_pool {
     struct pool *pool;
     struct volume *volumes[STORE_VOLUMES];
     char names[STORE_VOLUMES][ORACLE_NAME_BYTES];
-    bool off;         /* the power went */
-    bool flush_fails; /* one was told to */
-    uint64_t off_at;  /* the device step at which it goes; 0: none */
+    bool off;              /* the power went */
+    bool flush_fails;      /* one was told to */
+    uint64_t off_at;       /* the device step at which it goes; 0: none */
+    struct issued *issued; /* with watch_addresses */
+    size_t issued_count;
+    bool issued_twice;
+    uint64_t label_lost; /* the number of the last one made unreadable */
     int close_result;
     struct text close_text;
     void (*function)(void *arg); /* run by the fiber */
@@ -130,6 +141,7 @@ static int pool_crash(struct store *s, enum sim_loss loss, uint64_t seed, struct
     (void)store_pool_close(s, &expected);
     text_free(&expected);
     sim_disk_power_cut(p->disk, loss, seed);
+    p->off_at = 0;
     if (p->flush_fails) {
         /* If no flush met the fault, one that covers nothing does now. */
         struct device *dev = sim_disk_open(p->disk, false);
@@ -137,20 +149,41 @@ static int pool_crash(struct store *s, enum sim_loss loss, uint64_t seed, struct
         device_close(dev);
     }
     p->off = p->flush_fails = false;
-    p->off_at = 0;
     memset(p->names, 0, sizeof(p->names));
     struct prng random;
     prng_seed(&random, seed);
-    if (prng_chance(&random, p->options.label_loss_per_mille))
-        labels_spoil_newest(p->disk, p->options.disk_bytes, seed);
+    if (prng_chance(&random, p->options.label_loss_per_mille)) {
+        uint64_t lost = labels_spoil_newest(p->disk, p->options.disk_bytes, p->label_lost, seed);
+        p->label_lost = lost == 0 ? p->label_lost : lost;
+    }
     return engine_open(p, why);
 }
 
-/* The hook of POKE_CUT_LATER. */
+/* Notes the addresses of a chunk of data, and whether one of them was issued to another chunk before. */
+static void addresses_note(struct store_pool *p, const struct device_io *io)
+{
+    struct chunk_header h;
+    struct error err = {0};
+    if (io->kind != DEVICE_WRITE || io->iov_count == 0 || io->iov[0].iov_len < CHUNK_HEADER_BYTES ||
+        chunk_header_decode(io->iov[0].iov_base, io->iov[0].iov_len, WRITE_UNIT_BYTES_MIN, &h, &err) != 0 ||
+        h.head != CHUNK_HEAD_DATA || (h.flags & CHUNK_FLAG_BRIDGE) != 0)
+        return;
+    for (size_t i = 0; i < p->issued_count; i++)
+        if (h.address < p->issued[i].end && p->issued[i].start < h.address + h.chunk_bytes &&
+            !checksum_equal(p->issued[i].chain, h.chain))
+            p->issued_twice = true;
+    p->issued = realloc(p->issued, (p->issued_count + 1) * sizeof(*p->issued));
+    CHECK(p->issued != NULL);
+    p->issued[p->issued_count++] =
+        (struct issued){.start = h.address, .end = h.address + h.chunk_bytes, .chain = h.chain};
+}
+
+/* The hook of POKE_CUT_LATER and of watch_addresses. */
 static void step_seen(void *arg, struct sim_disk *disk, uint64_t number, const struct device_io *io)
 {
     struct store_pool *p = arg;
-    (void)io;
+    if (p->options.watch_addresses)
+        addresses_note(p, io);
     if (p->off_at == 0 || number < p->off_at)
         return;
     p->off = true;
@@ -165,7 +198,14 @@ static bool pool_is_off(struct store *s)
 static bool pool_finish(struct store *s, struct text *why)
 {
     struct store_pool *p = pool_of(s);
-    return pool_is_off(s) || (store_pool_close(s, why) == 0 && store_pool_check(p->disk, why));
+    if (p->issued_twice) {
+        text_printf(why, "a log address was issued twice");
+        return false;
+    }
+    if (pool_is_off(s))
+        return true;
+    p->off_at = 0; /* a cut that was still to come does not come */
+    return store_pool_close(s, why) == 0 && (p->options.unchecked || store_pool_check(p->disk, why));
 }
 
 static void fiber(void *arg)
@@ -357,6 +397,7 @@ static void pool_free(struct store *s)
     sim_disk_free(p->disk);
     sim_free(p->sim);
     text_free(&p->close_text);
+    free(p->issued);
     free(p);
 }
 
@@ -416,6 +457,8 @@ struct store *store_pool_new(const struct store_pool_options *options, struct te
         complain(why, "pool_create", r, &err);
     else if (!options->fibers)
         r = engine_open(p, why);
+    if (options->watch_addresses)
+        sim_disk_set_hook(p->disk, step_seen, p);
     if (r == 0)
         return &p->store;
     pool_free(&p->store);

@@ -18,6 +18,8 @@ struct store_pool_options {
     bool fibers; /* histories run in a fiber, the pool is opened and closed there */
     bool read_only, lose_damaged_log;
     unsigned rules_off;
+    bool unchecked;       /* a history does not end with a check of the disk */
+    bool watch_addresses; /* a history fails if a log address of data was issued twice (R15) */
     uint64_t seed;
     /* OP_CRASH: with this chance the newest label is made unreadable in both rings after the cut. */
     unsigned label_loss_per_mille;
