@@ -497,6 +497,7 @@ void nbd_connection_violation(struct nbd_connection *c, const char *format, ...)
     va_end(args);
     nbd_count(&c->server->counters.dropped_violations, 1);
     nbd_server_notice(c->server, "NBD %s: %s, connection closed", c->peer, text);
+    nbd_sender_uncork(c); /* what was answered before is sent, if it can be sent at once */
     nbd_connection_close(c);
 }
 
