@@ -3,6 +3,8 @@
  *
  * usage: fua POOL VOLUME YARDSTICK_FILE CORPUS. Commands: "yard SECONDS cached|direct", "writes SECONDS THREADS",
  * "verify". The volume exists; what it held before does not matter.
+ *        fua make FILE VOLUME MIB CODEC CORPUS: makes a pool in an existing file, whatever it holds (so that a pool can
+ * lie on storage that was written before), and in it a volume full of the corpus.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -121,10 +123,39 @@ static void open_pool(struct bench *b, const char *path, const char *volume)
         bench_die("%s", err.text);
 }
 
+static void make(char **argv)
+{
+    struct bench b = {0};
+    struct error err = {0};
+    struct device *dev;
+    struct pool_create_options create = {0};
+    struct pool_options options = {.background = true};
+    struct volume_settings settings = {.size_bytes = strtoull(argv[4], NULL, 10) << 20};
+    corpus_load(&b.corpus, argv[6]);
+    if (codec_choice_parse(argv[5], &settings.codec, &err) != 0 ||
+        device_open(env_os(), argv[2], 0, 0, &dev, &err) != 0 || pool_create(dev, &create, &err) != 0 ||
+        pool_open(dev, &options, &b.pool, &err) != 0 || volume_create(b.pool, argv[3], &settings, &err) != 0 ||
+        volume_get(b.pool, argv[3], &b.volume, &err) != 0)
+        bench_die("%s", err.text);
+    uint64_t sources = b.corpus.block_count / 32;
+    for (uint64_t at = 0; at < settings.size_bytes; at += 32 * BLOCK_BYTES) {
+        const uint8_t *bytes = b.corpus.bytes + at / (32 * BLOCK_BYTES) % sources * 32 * BLOCK_BYTES;
+        if (volume_write(b.volume, at, bytes, 32 * BLOCK_BYTES, 0) != 0)
+            bench_die("filling the volume failed");
+    }
+    volume_put(b.volume);
+    if (pool_close(b.pool, &err) != 0)
+        bench_die("%s", err.text);
+}
+
 int main(int argc, char **argv)
 {
     struct bench b = {0};
     char line[128];
+    if (argc == 7 && strcmp(argv[1], "make") == 0) {
+        make(argv);
+        return 0;
+    }
     if (argc != 5)
         bench_die("usage: fua POOL VOLUME YARDSTICK_FILE CORPUS");
     corpus_load(&b.corpus, argv[4]);
