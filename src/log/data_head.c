@@ -151,6 +151,7 @@ static void fill_header(struct data_head *h, uint32_t flags, struct chunk_header
     header->previous_chain = h->chain;
     header->wall_ns = env_wall_ns(h->dev->env);
     name_next_segments(h, header);
+    h->named_segment = h->next_count > 0 ? h->next[0].segment : 0;
 }
 
 int data_head_build(struct data_head *h, struct chunk_content *content, struct log_chunk **ret_chunk)
@@ -189,6 +190,27 @@ int data_head_build(struct data_head *h, struct chunk_content *content, struct l
     chunk->chunk_bytes = chunk_bytes;
     *ret_chunk = chunk;
     return 0;
+}
+
+int data_head_seal_bridge(struct data_head *h, struct placed_segment to, struct log_chunk **ret_chunk)
+{
+    struct chunk_entry entry = {.kind = ENTRY_BRIDGE, .index = to.segment, .count = to.slot};
+    const uint8_t *none = NULL;
+    struct chunk_content content = {.entries = &entry, .bytes = &none, .count = 1, .flags = CHUNK_FLAG_BRIDGE};
+    struct log_chunk *chunk;
+    int result = data_head_build(h, &content, &chunk);
+    if (result != 0)
+        return result;
+    env_mutex_lock(h->lock);
+    bool failed = h->failed;
+    if (!failed)
+        data_head_append(h, chunk);
+    env_mutex_unlock(h->lock);
+    if (failed)
+        log_chunk_free(chunk);
+    else
+        *ret_chunk = chunk;
+    return failed ? -EIO : 0;
 }
 
 void data_head_append(struct data_head *h, struct log_chunk *chunk)

@@ -39,6 +39,7 @@ struct data_head {
     uint32_t position_bytes;  /* in it */
     struct placed_segment next[LOOKAHEAD_SLOTS_MAX];
     uint32_t next_count;
+    uint64_t named_segment; /* the next segment that the newest chunk of this open names; 0: none */
     struct checksum chain;
 
     uint64_t sealed_to, written_to, durable_to; /* chunk numbers */
@@ -100,6 +101,14 @@ int data_head_build(struct data_head *h, struct chunk_content *content, struct l
     __attribute__((warn_unused_result));
 /* Puts it into the chain: from here its entries are in effect. Lock and token held. */
 void data_head_append(struct data_head *h, struct log_chunk *chunk);
+
+/*
+ * Seals a chunk that does nothing but name `to`, the segment that follows, in the write unit kept for that; the caller
+ * writes it and advances. For recovery, and where the next segment was chosen after the newest chunk was sealed: replay
+ * must find it named (R13). Token held, lock not. -ENOMEM, -EIO.
+ */
+int data_head_seal_bridge(struct data_head *h, struct placed_segment to, struct log_chunk **ret_chunk)
+    __attribute__((warn_unused_result));
 
 /*
  * Writes sealed chunks to the device and marks them written. Lock not held. With `flush`, a device flush is linked

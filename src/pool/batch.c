@@ -353,16 +353,6 @@ static int append_and_apply(struct batch *b, struct selection *s, struct log_chu
     return result;
 }
 
-static int next_segment(struct pool *pool)
-{
-    env_mutex_lock(&pool->lock);
-    int result = data_head_advance(&pool->data, pool->checkpoint);
-    env_mutex_unlock(&pool->lock);
-    if (result == 0)
-        (void)!data_head_refill(&pool->data, pool->checkpoint); /* fewer next segments is no error yet */
-    return result;
-}
-
 static int grow_chunks(struct batch *b)
 {
     if (b->chunk_count < b->chunk_room)
@@ -374,6 +364,35 @@ static int grow_chunks(struct batch *b)
     b->chunks = chunks;
     b->chunk_room = room;
     return 0;
+}
+
+/* The next segment was chosen after the newest chunk was sealed (there was no room on the host before): a bridge names
+ * it. */
+static int name_next(struct batch *b)
+{
+    struct data_head *h = &b->pool->data;
+    int result = h->next_count > 0 ? 0 : data_head_refill(h, b->pool->checkpoint);
+    if (result != 0 || h->named_segment == h->next[0].segment)
+        return result;
+    result = grow_chunks(b);
+    if (result == 0)
+        result = data_head_seal_bridge(h, h->next[0], &b->chunks[b->chunk_count]);
+    b->chunk_count += result == 0;
+    return result;
+}
+
+static int next_segment(struct batch *b)
+{
+    struct pool *pool = b->pool;
+    int result = name_next(b);
+    if (result != 0)
+        return result;
+    env_mutex_lock(&pool->lock);
+    result = data_head_advance(&pool->data, pool->checkpoint);
+    env_mutex_unlock(&pool->lock);
+    if (result == 0)
+        (void)!data_head_refill(&pool->data, pool->checkpoint); /* fewer next segments is no error yet */
+    return result;
 }
 
 static int seal_chunk(struct batch *b, struct selection *s)
@@ -399,7 +418,7 @@ static int seal(struct batch *b)
     int result = s == NULL ? -ENOMEM : 0;
     while (result == 0 && b->first_unsealed < b->item_count) {
         select_items(b, s, (uint32_t)min_u64(data_head_room(&b->pool->data), CHUNK_BYTES_MAX));
-        result = s->count > 0 ? seal_chunk(b, s) : next_segment(b->pool);
+        result = s->count > 0 ? seal_chunk(b, s) : next_segment(b);
     }
     free(s);
     return result;
@@ -485,6 +504,8 @@ static int run_batch(struct pool *pool, enum batch_kind kind, bool flush, bool w
     env_mutex_unlock(&pool->lock);
     int written = write_chunks(b, flush);
     env_mutex_lock(&pool->lock);
+    if (pool_checkpoint_due(pool))
+        pool_kick_keeper(pool);
     let_go(b);
     free_batch(b);
     if (sealed != 0)

@@ -41,21 +41,16 @@ static void return_next(struct pool *pool)
     h->next_count = 0;
 }
 
-static int seal_bridge(struct pool *pool, struct placed_segment to)
+static int write_bridge(struct data_head *h)
 {
-    struct data_head *h = &pool->data;
-    struct chunk_entry entry = {.kind = ENTRY_BRIDGE, .branch = 0, .index = to.segment, .count = to.slot};
-    const uint8_t *none = NULL;
-    struct chunk_content content = {.entries = &entry, .bytes = &none, .count = 1, .flags = CHUNK_FLAG_BRIDGE};
     struct log_chunk *chunk;
-    int result = data_head_build(h, &content, &chunk);
+    int result = data_head_seal_bridge(h, h->next[0], &chunk);
     if (result != 0)
         return result;
-    env_mutex_lock(&pool->lock);
-    data_head_append(h, chunk);
-    env_mutex_unlock(&pool->lock);
     result = data_head_write(h, &chunk, 1, true);
+    env_mutex_lock(h->lock);
     log_chunk_free(chunk);
+    env_mutex_unlock(h->lock);
     return result;
 }
 
@@ -67,7 +62,7 @@ static int cross_over(struct pool *pool)
     env_mutex_unlock(&pool->lock);
     int result = data_head_refill_to(h, 1, pool->checkpoint);
     if (result == 0)
-        result = seal_bridge(pool, h->next[0]);
+        result = write_bridge(h);
     if (result != 0)
         return result;
     env_mutex_lock(&pool->lock);

@@ -18,9 +18,12 @@
 #define FIRST_SEGMENT 1
 #define SLOTS_MIN 8 /* heads, lookahead, and room for two checkpoints to free something */
 
+/* Between 64 and 2^18 slots; from 8 GiB on segments are large enough for records of 1 MiB (R33: 16 to a segment). */
 static uint32_t segment_bytes_for(uint64_t size_bytes)
 {
-    if (size_bytes <= TIB)
+    if (size_bytes < GIB)
+        return size_bytes < 512 * MIB ? MIB : 2 * MIB;
+    if (size_bytes < 8 * GIB)
         return 4 * MIB;
     return size_bytes <= 4 * TIB ? 16 * MIB : 64 * MIB;
 }

@@ -22,7 +22,8 @@ struct pool;
 struct volume;
 
 struct pool_create_options {
-    uint32_t segment_bytes;    /* 0: by pool size (4 MiB up to 1 TiB, 16 MiB up to 4 TiB, 64 MiB above) */
+    uint32_t segment_bytes; /* 0: by pool size (1 and 2 MiB below 1 GiB, 4 MiB below 8 GiB, 16 MiB up to 4 TiB, 64 MiB
+                               above) */
     uint32_t write_unit_bytes; /* 0: the larger of 4 KiB and the device's physical sector */
     uint32_t lookahead_count;  /* 0: 8 */
 };

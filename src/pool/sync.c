@@ -129,8 +129,12 @@ int pool_throttle(struct pool *pool)
         if (result != 0)
             return result;
     }
-    /* Replay after a crash must not need more than two intervals of log. */
+    /* Replay after a crash must not need more than two intervals of log. One checkpoint serves all who wait. */
     while (!pool->data.failed && pool->data.log_bytes - pool->checkpoint_log_bytes > 2 * pool->interval_bytes) {
+        if (pool->checkpointing) {
+            env_cond_wait(&pool->seal_cond, &pool->lock);
+            continue;
+        }
         int result = pool_run_checkpoint(pool, false);
         if (result != 0)
             return result;
