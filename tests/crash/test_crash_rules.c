@@ -223,8 +223,10 @@ static bool round_holds(const struct hunt *hunt, unsigned rules_off, uint64_t nu
         struct prng random;
         prng_seed(&random, number);
         r.client_count = 1;
+        r.points_max = 1;
+        (void)round_run(&r, &stats, NULL, &why); /* counts the writes */
         r.fault = FAULT_LOSE_WRITE;
-        r.fault_nth = 1 + prng_below(&random, 20);
+        r.fault_nth = 1 + prng_below(&random, stats.device_writes / 2 + 1);
     }
     bool good = round_run(&r, &stats, NULL, &why);
     if (!good && tell)

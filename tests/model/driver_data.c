@@ -1,9 +1,10 @@
 /*
  * Operations on data.
  *
- * ENOSPC is a right answer only to a write, a create, a zero that provisions or cuts into records, and only if the
- * pool's own account leaves less room than the worst case of the request (driver_space_is_short). A write into a
- * provisioned record may never get it. After it each record of the range must be as before or as wanted.
+ * ENOSPC is a right answer only to a write, a create, a resize that grows from inside a record, a zero that provisions
+ * or cuts into records, and only if the pool's own account leaves less room than the worst case of the request
+ * (driver_space_is_short). A write into a provisioned record may never get it. After it each record of the range must
+ * be as before or as wanted.
  */
 #include "model/driver_impl.h"
 

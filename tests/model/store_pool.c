@@ -159,8 +159,31 @@ static int pool_crash(struct store *s, enum sim_loss loss, uint64_t seed, struct
     return engine_open(p, why);
 }
 
-/* Notes the addresses of a chunk of data, and whether one of them was issued to another chunk before. */
-static void addresses_note(struct store_pool *p, const struct device_io *io)
+static bool header_at(const struct sim_disk *disk, uint64_t offset, struct chunk_header *ret_header)
+{
+    uint8_t bytes[WRITE_UNIT_BYTES_MIN];
+    struct error err = {0};
+    sim_disk_peek(disk, offset, bytes, sizeof(bytes));
+    return chunk_header_decode(bytes, sizeof(bytes), WRITE_UNIT_BYTES_MIN, ret_header, &err) == 0;
+}
+
+/* Does the segment hold, at this place or behind it, a chunk that an earlier incarnation put there? */
+static bool traces_follow(const struct store_pool *p, const struct sim_disk *disk, uint64_t offset, uint64_t address)
+{
+    uint64_t end = address - address % p->options.segment_bytes + p->options.segment_bytes;
+    for (uint64_t at = 0; address + at < end; at += WRITE_UNIT_BYTES_MIN) {
+        struct chunk_header h;
+        if (header_at(disk, offset + at, &h) && h.address == address + at)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Notes the addresses of a chunk of data, and whether one of them was issued to another chunk before. A chunk of which
+ * the disk kept nothing, nor anything behind it, does not count: an empty segment may be begun again.
+ */
+static void addresses_note(struct store_pool *p, const struct sim_disk *disk, const struct device_io *io)
 {
     struct chunk_header h;
     struct error err = {0};
@@ -168,10 +191,10 @@ static void addresses_note(struct store_pool *p, const struct device_io *io)
         chunk_header_decode(io->iov[0].iov_base, io->iov[0].iov_len, WRITE_UNIT_BYTES_MIN, &h, &err) != 0 ||
         h.head != CHUNK_HEAD_DATA || (h.flags & CHUNK_FLAG_BRIDGE) != 0)
         return;
-    for (size_t i = 0; i < p->issued_count; i++)
+    for (size_t i = 0; i < p->issued_count && !p->issued_twice; i++)
         if (h.address < p->issued[i].end && p->issued[i].start < h.address + h.chunk_bytes &&
             !checksum_equal(p->issued[i].chain, h.chain))
-            p->issued_twice = true;
+            p->issued_twice = traces_follow(p, disk, io->offset_bytes, h.address);
     p->issued = realloc(p->issued, (p->issued_count + 1) * sizeof(*p->issued));
     CHECK(p->issued != NULL);
     p->issued[p->issued_count++] =
@@ -183,7 +206,7 @@ static void step_seen(void *arg, struct sim_disk *disk, uint64_t number, const s
 {
     struct store_pool *p = arg;
     if (p->options.watch_addresses)
-        addresses_note(p, io);
+        addresses_note(p, disk, io);
     if (p->off_at == 0 || number < p->off_at)
         return;
     p->off = true;

@@ -7,10 +7,12 @@
 
 #include <stdlib.h>
 
+#include "base/math.h"
 #include "model/episode.h"
 #include "seed.h"
 
 #define OPERATIONS_DEFAULT 260000 /* in each of four shares */
+#define FULL_EPISODES 4
 
 static uint64_t seed;
 static uint64_t operations_wanted = OPERATIONS_DEFAULT;
@@ -46,7 +48,26 @@ static void test_random_operations(void)
     EXPECT(operations_of(&stats) >= operations_wanted);
     EXPECT(stats.done[OP_REOPEN] > 0);
     EXPECT(stats.done[OP_RESIZE] > 0);
-    EXPECT(stats.full > 0); /* some pools got full */
+}
+
+/* Volumes that hold several times what the pool does, written in long pieces of noise, seldom trimmed. */
+static void test_full_pools(void)
+{
+    struct history_stats stats = {0};
+    for (uint64_t i = 0; i < FULL_EPISODES; i++) {
+        struct episode e;
+        episode_make(&e, seed + 500000 + i, false);
+        e.options.disk_bytes = 64 * (uint64_t)e.options.segment_bytes;
+        e.profile.length_max_bytes = 64 * KIB;
+        for (unsigned v = 0; v < e.profile.volume_count; v++)
+            e.profile.size_bytes[v] = e.options.disk_bytes;
+        e.profile.weights[OP_WRITE] = 2000;
+        e.profile.weights[OP_TRIM] = 20;
+        EXPECT(episode_run(&e, &stats, NULL));
+    }
+    printf("# %llu operations, %llu answers of ENOSPC\n", (unsigned long long)operations_of(&stats),
+           (unsigned long long)stats.full);
+    EXPECT(stats.full > 0);
 }
 
 /* The same with power cuts in between. */
@@ -95,6 +116,7 @@ int main(int argc, char **argv)
     seed = seed_choose() + share * 1000000;
     RUN(test_same_seed_same_trace);
     RUN(test_random_operations);
+    RUN(test_full_pools);
     RUN(test_random_operations_with_power_cuts);
     return tap_done();
 }

@@ -236,6 +236,21 @@ static void test_overlapping_writes_take_one_order(void)
     oracle_free(o);
 }
 
+static void test_read_that_began_before_the_flush(void)
+{
+    struct oracle *o = story();
+    write_done(o, 0, 8, A, true);
+    uint64_t began = oracle_read_begin(o);
+    write_done(o, 0, 8, B, true);
+    uint64_t late = oracle_read_begin(o);
+    EXPECT(now_reads(o, began, 0, A)); /* it may have looked before the write */
+    EXPECT(now_reads(o, began, 1, B));
+    EXPECT(!now_reads(o, late, 0, A));
+    EXPECT(!now_reads(o, began, 0, C));
+    EXPECT(!cut_reads(o, "aaaaaaaa"));
+    oracle_free(o);
+}
+
 static void test_failed_write_may_have_happened(void)
 {
     struct oracle *o = story();
@@ -367,6 +382,7 @@ int main(void)
     RUN(test_trim_flushed_stays_trimmed);
     RUN(test_running_reads);
     RUN(test_overlapping_writes_take_one_order);
+    RUN(test_read_that_began_before_the_flush);
     RUN(test_failed_write_may_have_happened);
     RUN(test_lost_sectors_only_where_allowed);
     RUN(test_catalog);
