@@ -103,11 +103,12 @@ void volume_to_catalog(const struct volume *v, struct catalog_volume *ret_catalo
     ret_catalog->provisioned_records = v->provisioned_records;
 }
 
-static struct record *first_cached(struct pool *pool, const struct volume *v, uint64_t first)
+/* A record of the volume from `first` on that somebody is reading. */
+static struct record *find_filling(struct pool *pool, const struct volume *v, uint64_t first)
 {
     for (uint32_t i = 0; i <= pool->cache.bucket_mask; i++) {
         for (struct record *r = pool->cache.buckets[i]; r != NULL; r = r->hash_next) {
-            if (r->owner == v && r->index >= first)
+            if (r->owner == v && r->index >= first && r->filling)
                 return r;
         }
     }
@@ -117,16 +118,21 @@ static struct record *first_cached(struct pool *pool, const struct volume *v, ui
 void volume_drop_cached(struct volume *v, uint64_t first)
 {
     struct pool *pool = v->pool;
-    struct record *r;
-    while ((r = first_cached(pool, v, first)) != NULL) {
+    struct record *r, *next;
+    while ((r = find_filling(pool, v, first)) != NULL) {
         cache_pin(&pool->cache, r);
         pool_wait_filled(pool, r);
-        if (r->in_table) {
+        cache_unpin(&pool->cache, r);
+    }
+    for (uint32_t i = 0; i <= pool->cache.bucket_mask; i++) {
+        for (r = pool->cache.buckets[i]; r != NULL; r = next) {
+            next = r->hash_next;
+            if (r->owner != v || r->index < first)
+                continue;
             pool_unreserve(pool, r->reserved_bytes);
             r->reserved_bytes = 0;
             cache_drop(&pool->cache, r);
         }
-        cache_unpin(&pool->cache, r);
     }
 }
 
