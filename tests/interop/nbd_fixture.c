@@ -76,7 +76,7 @@ bool fixture_is_deserted(struct fixture *f)
     struct nbd_server_stats stats;
     for (int i = 0; i < 1000; i++) {
         fixture_get_stats(f, &stats);
-        if (stats.connections_now == 0 && stats.handshakes_now == 0)
+        if (stats.connections_now + stats.handshakes_now + stats.closing_now == 0)
             return true;
         env_sleep_ns(env_os(), 10000000);
     }

@@ -212,6 +212,7 @@ static void b13_connection_lost_with_requests_under_way(void)
         env_sleep_ns(env_os(), 10 * NS_PER_MS);
     }
     EXPECT_EQ(stats.connections_now, 0);
+    EXPECT_EQ(stats.closing_now, 1);
     memory_exports_hold(f.memory, false);
     EXPECT(fixture_is_deserted(&f));
     fixture_get_stats(&f, &stats);

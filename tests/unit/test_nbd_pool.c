@@ -229,13 +229,13 @@ static void no_volume_and_one_volume(void)
     EXPECT(client_greet(fd, 3));
     EXPECT_EQ(client_ask(fd, NBD_OPT_LIST, NULL, 0), NBD_REP_ACK);
     EXPECT_EQ(client_ask(fd, NBD_OPT_GO, payload, client_info_payload(payload, "", NULL, 0)), NBD_REP_ERR_UNKNOWN);
-    struct volume_settings settings = {.size_bytes = VOLUME_BYTES, .record_bytes = 256 * KIB};
+    struct volume_settings settings = {.size_bytes = VOLUME_BYTES, .record_bytes = 32 * KIB};
     EXPECT_EQ(volume_create(s.pool, "only", &settings, NULL), 0);
     EXPECT(client_option(fd, NBD_OPT_GO, payload, client_info_payload(payload, "", infos, 1)));
     bool told = false;
     while (client_option_reply(fd, &reply) && reply.type == NBD_REP_INFO)
         if (wire_get_u16(reply.data) == NBD_INFO_BLOCK_SIZE)
-            told = wire_get_u32(reply.data + 6) == 256 * KIB; /* preferred: the record */
+            told = wire_get_u32(reply.data + 6) == 32 * KIB; /* preferred: the record */
     EXPECT_EQ(reply.type, NBD_REP_ACK);
     EXPECT(told);
     /* a volume in use cannot be destroyed; when the client has left it can */

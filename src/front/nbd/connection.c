@@ -394,8 +394,8 @@ int nbd_connection_new(struct nbd_server *server, int in_fd, int out_fd, bool so
     c->ended_arg = ended_arg;
     list_append(&server->connections, &c->link);
     list_append(&server->handshakes, &c->handshake_link);
-    server->handshake_count++;
     env_mutex_lock(&server->lock);
+    server->handshake_count++;
     server->alive_count++;
     env_mutex_unlock(&server->lock);
     nbd_count(&server->counters.accepted, 1);
@@ -408,7 +408,9 @@ int nbd_connection_new(struct nbd_server *server, int in_fd, int out_fd, bool so
 static void leave_handshakes(struct nbd_connection *c)
 {
     list_remove(&c->handshake_link);
+    env_mutex_lock(&c->server->lock);
     c->server->handshake_count--;
+    env_mutex_unlock(&c->server->lock);
 }
 
 bool nbd_connection_count_negotiated(struct nbd_connection *c)

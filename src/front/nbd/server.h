@@ -77,14 +77,16 @@ unsigned nbd_server_stop(struct nbd_server *server, uint64_t grace_ns);
 void nbd_server_free(struct nbd_server *server);
 
 struct nbd_server_stats {
-    uint64_t connections_now, handshakes_now; /* negotiated; not yet */
-    uint64_t accepted, negotiated;            /* since start */
-    uint64_t dropped_handshakes;              /* too slow, or too many */
-    uint64_t dropped_violations;              /* broke the protocol */
-    uint64_t dropped_stalls;                  /* held memory that others waited for */
-    uint64_t refused_full;                    /* max_connections reached */
-    uint64_t accept_failures;                 /* no descriptors */
-    uint64_t commands[NBD_CMD_COUNT];         /* by type, refused ones included */
+    uint64_t connections_now; /* negotiated */
+    uint64_t handshakes_now;  /* not yet */
+    uint64_t closing_now;     /* closed; the last of their requests are not done, or their export is being closed */
+    uint64_t accepted, negotiated;    /* since start */
+    uint64_t dropped_handshakes;      /* too slow, or too many */
+    uint64_t dropped_violations;      /* broke the protocol */
+    uint64_t dropped_stalls;          /* held memory that others waited for */
+    uint64_t refused_full;            /* max_connections reached */
+    uint64_t accept_failures;         /* no descriptors */
+    uint64_t commands[NBD_CMD_COUNT]; /* by type, refused ones included */
     uint64_t commands_unknown;
     uint64_t errors;                         /* replies with an error */
     uint64_t received_bytes, sent_bytes;     /* on the wire */

@@ -45,8 +45,7 @@ struct nbd_server {
     /* Loop. */
     struct list connections; /* all that are open */
     struct list handshakes;  /* those of them that have not negotiated, oldest first */
-    unsigned handshake_count;
-    bool draining; /* stop was called */
+    bool draining;           /* stop was called */
     unsigned cut_count;
     struct nbd_timer grace_timer, stall_timer;
     struct nbd_task stop_task;
@@ -60,6 +59,7 @@ struct nbd_server {
     struct env_cond changed;
     bool started, stop_called, stopped;
     uint64_t grace_ns;
+    unsigned handshake_count; /* written by the loop only, which may read it without the lock */
     unsigned negotiated_count;
     unsigned alive_count;      /* connections not freed yet */
     uint64_t notices_since_ns; /* start of the second that notice_count counts in */

@@ -2,6 +2,7 @@
  * Reading the counters. They are relaxed atomics, each right by itself; a set read while requests run is not one
  * moment's.
  */
+#include "base/math.h"
 #include "front/nbd/server_impl.h"
 
 static uint64_t get(atomic_uint_fast64_t *counter)
@@ -17,10 +18,12 @@ void nbd_server_get_stats(struct nbd_server *server, struct nbd_server_stats *re
     nbd_loop_get_info(server->loop, &loop);
     nbd_budget_get_info(server->budget, &budget);
     env_mutex_lock(&server->lock);
-    uint64_t negotiated = server->negotiated_count, alive = server->alive_count;
+    uint64_t negotiated = server->negotiated_count, handshakes = server->handshake_count, alive = server->alive_count;
     env_mutex_unlock(&server->lock);
     *ret_stats = (struct nbd_server_stats){.connections_now = negotiated,
-                                           .handshakes_now = alive - negotiated,
+                                           .handshakes_now = handshakes,
+                                           /* one that is just negotiated is counted twice for a moment */
+                                           .closing_now = alive - min_u64(alive, negotiated + handshakes),
                                            .accepted = get(&c->accepted),
                                            .negotiated = get(&c->negotiated),
                                            .dropped_handshakes = get(&c->dropped_handshakes),
