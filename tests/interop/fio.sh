@@ -23,6 +23,9 @@ job "trims among them" "${regions[@]}" --rw=randtrimwrite --bs=16k --iodepth=16 
 job "long writes" "${regions[@]}" --rw=write --bs=4M --iodepth=4 --verify=crc32c
 job "long and odd writes" --rw=randwrite --bs=777777 --blockalign=1 --bs_unaligned=1 --size=32M --iodepth=8 \
     --verify=crc32c
+# Fault row B4: many connections to one volume.
+job "sixteen connections" --numjobs=16 --size=4M --offset_increment=4M --rw=randrw --rwmixread=30 --bsrange=4k-64k \
+    --iodepth=8 --verify=crc32c --fsync=64
 job "depth 256" --rw=randwrite --bs=4k --size=16M --iodepth=256 --verify=crc32c
 end_server
 finish
