@@ -41,7 +41,8 @@ static void make_pool(const char *path, uint64_t volume_bytes)
     struct pool_create_options create = {0};
     struct volume_settings settings = {
         .size_bytes = volume_bytes, .record_bytes = RECORD_BYTES, .codec = {.id = CODEC_ZSTD, .level = 3}};
-    /* A size that people give: the interval between checkpoints follows from it, and so the dead versions of the map. */
+    /* A size that people give: the interval between checkpoints follows from it, and so the dead versions of the map.
+     */
     if (device_open(env_os(), path, DEVICE_OPEN_CREATE, POOL_BYTES, &dev, &err) != 0 ||
         pool_create(dev, &create, &err) != 0 || pool_open(dev, &options, &pool, &err) != 0 ||
         volume_create(pool, "v", &settings, &err) != 0 || pool_close(pool, &err) != 0)
