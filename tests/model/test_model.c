@@ -50,7 +50,7 @@ static void test_random_operations(void)
     EXPECT(stats.done[OP_RESIZE] > 0);
 }
 
-/* Volumes that hold several times what the pool does, written all the time. (Trims and zeroes in full pools:
+/* Volumes that hold several times what the pool does, written all the time. (Trims and provisioning in full pools:
  * tests/sim/test_full.c.) */
 static void test_full_pools(void)
 {
