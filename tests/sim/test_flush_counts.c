@@ -244,15 +244,16 @@ static void test_group_commit(void)
         r.options.fibers = true;
         r.options.seed = seed;
         r.options.worker_count = 2;
+        r.options.background = seed % 2 == 0;
         REQUIRE(rig_start(&r, 0, RECORD));
         struct crowd c = {.r = &r};
         r.s->ops->run(r.s, crowd_run, &c);
         EXPECT_EQ(c.failures, 0);
         EXPECT_EQ(c.flushless, 0);
         EXPECT(c.w.flushes >= 1);
-        EXPECT(c.w.flushes * 4 < WRITERS * WRITES_EACH * 3);
-        printf("# %u FUA writes of %u fibers, %" PRIu64 " device flushes\n", WRITERS * WRITES_EACH, WRITERS,
-               c.w.flushes);
+        EXPECT(c.w.flushes * 4 < WRITERS * WRITES_EACH);
+        printf("# %u FUA writes of %u fibers, accepted with %" PRIu64 " device flushes\n", WRITERS * WRITES_EACH,
+               WRITERS, c.w.flushes);
         rig_end(&r);
     }
 }
