@@ -20,7 +20,7 @@ enum check_severity { CHECK_WRONG, CHECK_SUSPICIOUS, CHECK_LEAK, CHECK_SEVERITY_
     X(LABEL_STALE, "LABEL-STALE", WRONG, "a ring slot does not hold the label that was written there")                 \
     X(LABEL_CONFLICT, "LABEL-CONFLICT", WRONG, "the two copies of a label differ")                                     \
     X(LABEL_FOREIGN, "LABEL-FOREIGN", SUSPICIOUS, "a ring slot holds a label of another pool")                         \
-    X(CLEAN_LABEL_LOG, "CLEAN-LABEL-LOG", WRONG, "the label says closed cleanly, but the log goes on behind it")       \
+    X(CLEAN_LABEL_LOG, "CLEAN-LABEL-LOG", SUSPICIOUS, "the label says closed cleanly, but the log goes on behind it")  \
     X(LOG_DAMAGED, "LOG-DAMAGED", WRONG, "flushed log is damaged: the chain breaks below what is known durable")       \
     X(LOG_UNREACHED, "LOG-UNREACHED", WRONG, "flushed, but behind damaged log: it cannot be replayed")                 \
     X(LOG_SLOT_CONFLICT, "LOG-SLOT-CONFLICT", WRONG, "the log to replay runs through a slot that is in use otherwise") \

@@ -208,6 +208,7 @@ static void move_to(struct replay *r, struct placed_segment at)
     slots_close(r->slots, r->end.at.slot, r->end.position_bytes, r->checkpoint);
     slots_open(r->slots, at.slot, r->checkpoint);
     r->end.at = at;
+    r->end.segment_count++;
     r->end.position_bytes = 0;
     r->end.segment_highest = max_u64(r->end.segment_highest, at.segment);
 }

@@ -35,6 +35,7 @@ struct replay_end {
     uint64_t chunk_sequence;  /* of the last chunk */
     uint64_t segment_highest; /* highest segment number met, lookahead included */
     uint64_t chunk_count, replayed_bytes;
+    uint64_t segment_count;            /* segments the log runs through behind the first */
     uint64_t damaged_entry_count;      /* payloads that did not verify although flushed */
     uint64_t repaired_header_count;    /* chunks taken from their trailer */
     bool traces_beyond;                /* a chunk of this segment lies behind the end: something was issued there */

@@ -296,6 +296,19 @@ static struct map_update *raise_update(struct map_merge *m, uint64_t number)
     return u;
 }
 
+/* The node just encoded, for the cache, which takes it once its address is known. Updates at random make more nodes at
+ * a time than the cache could ever take: those beyond its budget are read back if they are wanted. */
+static void keep_node(struct map_merge *m)
+{
+    const struct node *n = &m->scratch->node;
+    if (m->old_tree.physical || m->raised_node_bytes >= m->store->budget_bytes / 2)
+        return;
+    struct cached_node *node = cached_node_of(n);
+    m->raised_nodes[m->raised_count - 1] = node;
+    if (node != NULL)
+        m->raised_node_bytes += cached_node_bytes(node);
+}
+
 static int finish_node(struct map_merge *m, uint64_t number)
 {
     struct map_update *u = raise_update(m, number);
@@ -307,7 +320,7 @@ static int finish_node(struct map_merge *m, uint64_t number)
     if (result != 0)
         return result;
     struct chunk_entry entry = {.kind = ENTRY_NODE, .level = m->level, .branch = m->old_tree.branch, .index = number};
-    m->raised_nodes[m->raised_count - 1] = m->old_tree.physical ? NULL : cached_node_of(&m->scratch->node);
+    keep_node(m);
     return node_head_append(m->node_head, &entry, m->scratch->bytes, (uint32_t)length, m->old_tree.physical, &u->base,
                             m->checkpoint);
 }
@@ -352,6 +365,7 @@ static int reserve_raised(struct map_merge *m)
 {
     m->raised_room = 3 * m->update_count + 1;
     m->raised_count = 0;
+    m->raised_node_bytes = 0;
     m->raised = malloc(m->raised_room * sizeof *m->raised);
     m->raised_nodes = calloc(m->raised_room, sizeof *m->raised_nodes);
     return m->raised == NULL || m->raised_nodes == NULL ? -ENOMEM : 0;

@@ -49,6 +49,7 @@ struct map_merge {
     struct map_update *raised; /* for the level above; their base pointers are completed when the chunk closes */
     struct cached_node **raised_nodes;
     uint64_t raised_count, raised_room;
+    uint64_t raised_node_bytes; /* memory that raised_nodes hold, bounded by the store's budget */
     struct merge_scratch *scratch;
 };
 

@@ -109,6 +109,11 @@ struct cached_node *cached_node_of(const struct node *n)
     return node;
 }
 
+uint64_t cached_node_bytes(const struct cached_node *node)
+{
+    return node_bytes(node->level, node->patch_count);
+}
+
 void node_store_adopt(struct node_store *s, struct cached_node *node, uint64_t address)
 {
     if (node == NULL)

@@ -54,6 +54,7 @@ void node_store_put(struct node_store *s, struct cached_node *node);
 
 /* A copy of n, not yet in the cache: its place is not known yet. NULL: no memory. */
 struct cached_node *cached_node_of(const struct node *n);
+uint64_t cached_node_bytes(const struct cached_node *node); /* memory it takes */
 /* Takes a node made by cached_node_of into the cache under its address; or frees it, when `address` is 0. */
 void node_store_adopt(struct node_store *s, struct cached_node *node, uint64_t address);
 

@@ -205,6 +205,7 @@ static void install(struct checkpoint_work *w)
     pool->catalog_tree = w->catalog_tree;
     pool->table_tree = w->table_tree;
     pool->checkpoint = w->number;
+    pool->checkpointed = true;
     pool->previous_label_sequence = pool->checkpoint_label_sequence;
     pool->checkpoint_label_sequence = w->label.sequence;
     pool->checkpoint_log_bytes = w->cut_log_bytes;

@@ -97,6 +97,14 @@ static bool needs_closing(const struct pool *pool)
     return !pool->read_only && (pool->writing || pool->changed || !pool->was_clean);
 }
 
+/* Everything is in the log and durable: where there is no room for a last checkpoint, the next open replays it, and
+ * nothing is lost. */
+static int last_checkpoint(struct pool *pool)
+{
+    int result = pool_run_checkpoint(pool, true);
+    return result == -ENOSPC ? 0 : result;
+}
+
 int pool_close(struct pool *pool, struct error *err)
 {
     int result = 0;
@@ -113,7 +121,7 @@ int pool_close(struct pool *pool, struct error *err)
     } else if (!pool->read_only && (dirty || needs_closing(pool))) {
         result = pool_sync_volume(pool, NULL);
         if (result == 0)
-            result = pool_run_checkpoint(pool, true);
+            result = last_checkpoint(pool);
     }
     env_mutex_unlock(&pool->lock);
     pool_free(pool);

@@ -131,11 +131,13 @@ struct pool {
     /* background */
     struct env_thread *keeper;
     struct env_cond keeper_cond;
+    bool keeper_idle; /* it waits for something to do, without a clock */
     bool stopping;
 
     /* recovery */
     struct replay_end replayed;
     bool was_clean, read_only;
+    bool checkpointed; /* since this open */
     uint64_t skipped_entries;
     uint64_t lost_from, lost_to;
 

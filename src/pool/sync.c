@@ -116,6 +116,17 @@ int pool_sync_volume(struct pool *pool, struct volume *v)
     return result == 0 ? pool_sync(pool, ticket) : result;
 }
 
+/*
+ * Replay after a crash must not need more than two intervals of log; nor may it run through more segments than a part
+ * of the reserve: each crash leaves a segment half used behind its bridge, and without a checkpoint crash after crash
+ * would use up the slots that are kept for checkpoints.
+ */
+static bool log_is_long(const struct pool *pool)
+{
+    bool wide = !pool->checkpointed && pool->replayed.segment_count * 4 >= pool->reserve_slots;
+    return wide || pool->data.log_bytes - pool->checkpoint_log_bytes > 2 * pool->interval_bytes;
+}
+
 int pool_throttle(struct pool *pool)
 {
     CHECK(env_mutex_held(&pool->lock));
@@ -129,8 +140,8 @@ int pool_throttle(struct pool *pool)
         if (result != 0)
             return result;
     }
-    /* Replay after a crash must not need more than two intervals of log. One checkpoint serves all who wait. */
-    while (!pool->data.failed && pool->data.log_bytes - pool->checkpoint_log_bytes > 2 * pool->interval_bytes) {
+    /* One checkpoint serves all who wait. */
+    while (!pool->data.failed && log_is_long(pool)) {
         if (pool->checkpointing) {
             env_cond_wait(&pool->seal_cond, &pool->lock);
             continue;
