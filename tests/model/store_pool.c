@@ -524,6 +524,18 @@ struct volume *store_pool_volume(struct store *s, unsigned volume)
     return pool_of(s)->volumes[volume];
 }
 
+void store_pool_repair(struct sim_disk *disk)
+{
+    struct device *dev = sim_disk_open(disk, false);
+    struct check_options options = {.repair = true};
+    struct check_report *report = NULL;
+    struct error err = {0};
+    CHECK(dev != NULL);
+    if (check_run(dev, &options, &report, &err) == 0)
+        check_report_free(report);
+    device_close(dev);
+}
+
 bool store_pool_check(struct sim_disk *disk, struct text *why)
 {
     struct device *dev = sim_disk_open(disk, true);

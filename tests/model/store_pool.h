@@ -51,5 +51,7 @@ int store_pool_open(struct store *s, struct text *why);
  * Runs check on the disk as it is. true: clean. Otherwise the report is added to why.
  */
 bool store_pool_check(struct sim_disk *disk, struct text *why);
+/* Runs check --repair on it. Whether the disk is clean afterwards is the caller's question. */
+void store_pool_repair(struct sim_disk *disk);
 
 #endif
