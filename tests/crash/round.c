@@ -277,6 +277,7 @@ void round_make(struct round *r, uint64_t seed)
                                              .worker_count = (unsigned)prng_below(&random, 4),
                                              .background = prng_chance(&random, 500),
                                              .fibers = true,
+                                             .through_queue = prng_chance(&random, 500),
                                              .seed = seed};
 }
 
@@ -285,7 +286,7 @@ static bool cuts_hold(struct party *p, struct text *why)
     struct judge j = {.options = p->round->options,
                       .check_after = p->round->options.rules_off == 0,
                       .nested_one_in = p->round->nested_one_in};
-    j.options.fibers = j.options.background = false;
+    j.options.fibers = j.options.background = j.options.through_queue = false;
     j.options.worker_count = 0;
     bool good = judge_points(&j, &p->points, p->o, p->round->losses_each, p->round->seed, why);
     p->stats->points += p->points.count;
@@ -299,7 +300,7 @@ static bool cuts_hold(struct party *p, struct text *why)
 static bool refused_pool_shows_its_past(struct party *p, const struct sim_image *image, struct text *why)
 {
     struct store_pool_options options = p->round->options;
-    options.fibers = options.background = false;
+    options.fibers = options.background = options.through_queue = false;
     options.worker_count = 0;
     options.read_only = true;
     struct text refusal = {0};
@@ -333,7 +334,7 @@ static bool refused_pool_shows_its_past(struct party *p, const struct sim_image 
 static bool refused_pool_is_survived(struct party *p, struct sim_disk *disk, struct text *why)
 {
     struct store_pool_options options = p->round->options;
-    options.fibers = options.background = false;
+    options.fibers = options.background = options.through_queue = false;
     options.worker_count = 0;
     struct text refusal = {0};
     store_pool_repair(disk);
@@ -355,7 +356,7 @@ static bool refused_pool_is_survived(struct party *p, struct sim_disk *disk, str
 static bool fault_is_survived(struct party *p, struct text *why)
 {
     struct store_pool_options options = p->round->options;
-    options.fibers = options.background = false;
+    options.fibers = options.background = options.through_queue = false;
     options.worker_count = 0;
     struct sim *sim = sim_new(p->round->seed);
     struct sim_disk *disk = sim_disk_from_image(sim, p->end);

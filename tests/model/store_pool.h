@@ -15,7 +15,8 @@ struct store_pool_options {
     uint64_t checkpoint_log_bytes;                                  /* 0: the engine's own choice */
     unsigned worker_count;
     bool background;
-    bool fibers; /* histories run in a fiber, the pool is opened and closed there */
+    bool through_queue; /* requests go by the queue, as those of front doors do; with fibers only */
+    bool fibers;        /* histories run in a fiber, the pool is opened and closed there */
     bool read_only, lose_damaged_log;
     unsigned rules_off;
     bool unchecked;       /* a history does not end with a check of the disk */
