@@ -37,7 +37,7 @@ lab:
 	@tools/lab
 
 bench: all
-	@ninja -C build/release -j $(JOBS)
+	@ninja -C build/release -j $(JOBS) bench-programs
 	@bench/run build/release
 
 install: all

@@ -126,8 +126,12 @@ static void run_fill(struct bench *b, uint64_t total_bytes, uint32_t request_byt
             if (nbd_poll(b->nbd, -1) < 0)
                 bench_die("poll: %s", nbd_get_error());
         }
-        if (failed != 0 || nbd_pread(b->nbd, back, request_bytes, at, 0) < 0 || memcmp(back, bytes, request_bytes) != 0)
-            bench_die("request at %llu: failed, or holds something else", (unsigned long long)at);
+        if (failed != 0)
+            bench_die("a request before %llu failed: %s", (unsigned long long)at, strerror(failed));
+        if (nbd_pread(b->nbd, back, request_bytes, at, 0) < 0)
+            bench_die("read at %llu: %s", (unsigned long long)at, nbd_get_error());
+        if (memcmp(back, bytes, request_bytes) != 0)
+            bench_die("read at %llu: other bytes than were written", (unsigned long long)at);
         checked++;
     }
     while (busy > 0 && nbd_poll(b->nbd, -1) >= 0)
