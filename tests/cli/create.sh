@@ -77,11 +77,12 @@ fails "a volume that exists" 1 "first" ashlar create pool first 1G
 run ashlar get pool first size --json
 ok "and keeps its size" json_is 'j["properties"]["size"]' $((10 * 1024 * 1024 * 1024))
 
-works "properties" ashlar create pool props 64M -o compression=zstd-19 -o record-size=128K
+fails "records too large for the segments" 1 "at most 65536" ashlar create pool props 64M -o record-size=128K
+works "properties" ashlar create pool props 64M -o compression=zstd-19 -o record-size=64K
 run ashlar get pool props compression
 ok "compression is set" prints_line zstd-19
 run ashlar get pool props record-size
-ok "record-size is set" prints_line 128K
+ok "record-size is set" prints_line 64K
 works "a pool with larger segments" ashlar create large --size 1G -o segment-size=16M
 works "takes records of 1M" ashlar create large v 1G -o record-size=1M
 fails "a bad compression" 2 "zstd" ashlar create pool new 1G -o compression=gzip
