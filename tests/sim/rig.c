@@ -1,7 +1,4 @@
 /*
- * See rig.h. Reasons are printed as TAP diagnostics where they arise.
- */
-/*
  * The rig of the step-by-step tests (rig.h): a pool on a simulated disk behind the model's store interface.
  */
 #include "sim/rig.h"
