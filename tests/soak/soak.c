@@ -56,8 +56,16 @@ static bool one_round(uint64_t number, struct round_stats *stats)
     r.losses_each = 0;
     r.nested_one_in = 4;
     if (number % 4 == 3) {
+        /* In the first half, so that what is flushed behind it shows that it was no end of the log. */
+        struct round_stats dry = {0};
+        r.points_max = 1;
+        if (!round_run(&r, &dry, NULL, &why)) {
+            printf("# %s\n", why.bytes);
+            text_free(&why);
+            return false;
+        }
         r.fault = (enum round_fault)(FAULT_LOSE_WRITE + number / 4 % 3);
-        r.fault_nth = 1 + number / 12 % 40;
+        r.fault_nth = 1 + number / 12 % (dry.device_writes / 2 + 1);
         r.fault_offset_bytes = number * 7919 % (r.options.disk_bytes / 4096) * 4096;
     }
     bool good = round_run(&r, stats, NULL, &why);
