@@ -209,7 +209,7 @@ static bool image_holds(struct judge *j, const struct sim_image *image, struct o
     bool good = s != NULL && recovered_check(s, o, false, &r, why);
     if (good && expected != NULL)
         good = recovered_same(expected, &r, why);
-    if (good && j->check_after) {
+    if (good && j->check_after && (expected == NULL || seed % 4 == 0)) {
         j->checks++;
         good = store_pool_check(store_pool_disk(s), why);
     }

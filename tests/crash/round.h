@@ -24,15 +24,15 @@ struct round {
     unsigned nested_one_in;
     enum round_fault fault;
     uint64_t fault_nth;          /* the write it meets; for ROT, the device step before which it happens */
-    uint64_t fault_offset_bytes; /* where the write lands, or what rots (4 KiB) */
+    uint64_t fault_offset_bytes; /* where the write lands; for ROT, the dice for what rots */
 };
 
 struct round_stats {
     uint64_t rounds, operations, points, openings, nested_points;
     uint64_t device_flushes, durable_requests; /* flushes and FUA requests of clients */
     uint64_t device_writes, device_steps;
-    uint64_t intact, lossy, refused; /* with a fault: what the pool was like when it was opened afterwards */
-    uint64_t errors;                 /* answers of EIO to clients */
+    uint64_t intact, lossy, repaired, refused; /* with a fault: what the pool was like when it was opened afterwards */
+    uint64_t errors;                           /* answers of EIO to clients */
 };
 
 /* The usual choice for a seed. */

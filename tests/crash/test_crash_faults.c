@@ -44,10 +44,10 @@ static void faults_run(enum round_fault fault, const char *what)
     }
     EXPECT(good);
     printf("# %s: %" PRIu64 " runs, afterwards %" PRIu64 " intact, %" PRIu64 " with sectors lost, %" PRIu64
-           " refused; %" PRIu64 " errors while running\n",
-           what, sum.rounds, sum.intact, sum.lossy, sum.refused, sum.errors);
-    EXPECT(sum.intact + sum.lossy + sum.refused == sum.rounds);
-    EXPECT(sum.lossy + sum.refused > 0 || fault == FAULT_ROT);
+           " to be repaired first, %" PRIu64 " refused; %" PRIu64 " errors while running\n",
+           what, sum.rounds, sum.intact, sum.lossy, sum.repaired, sum.refused, sum.errors);
+    EXPECT(sum.intact + sum.lossy + sum.repaired + sum.refused == sum.rounds);
+    EXPECT(sum.lossy + sum.repaired + sum.refused > 0);
 }
 
 static void test_lost_writes(void)

@@ -15,15 +15,10 @@
 #include "base/math.h"
 #include "base/prng.h"
 #include "check/check.h"
-#include "format/chunk.h"
+#include "model/issued.h"
 #include "model/labels.h"
+#include "model/queue_call.h"
 #include "pool/pool_test.h"
-
-/* A chunk of data that was written. */
-struct issued {
-    uint64_t start, end; /* log addresses */
-    struct checksum chain;
-};
 
 struct store_pool {
     struct store store;
@@ -31,15 +26,14 @@ struct store_pool {
     struct sim *sim;
     struct sim_disk *disk;
     struct pool *pool;
+    struct queue *queue; /* with through_queue, while the pool is open */
     struct volume *volumes[STORE_VOLUMES];
     char names[STORE_VOLUMES][ORACLE_NAME_BYTES];
-    bool off;              /* the power went */
-    bool flush_fails;      /* one was told to */
-    uint64_t off_at;       /* the device step at which it goes; 0: none */
-    struct issued *issued; /* with watch_addresses */
-    size_t issued_count;
-    bool issued_twice;
-    uint64_t label_lost; /* the number of the last one made unreadable */
+    bool off;             /* the power went */
+    bool flush_fails;     /* one was told to */
+    uint64_t off_at;      /* the device step at which it goes; 0: none */
+    struct issued issued; /* with watch_addresses */
+    uint64_t label_lost;  /* the number of the last one made unreadable */
     int close_result;
     struct text close_text;
     void (*function)(void *arg); /* run by the fiber */
@@ -75,6 +69,8 @@ static int engine_open(struct store_pool *p, struct text *why)
     int r = pool_open(dev, &options, &p->pool, &err);
     if (r != 0)
         p->pool = NULL;
+    else if (o->through_queue)
+        CHECK_EQ(queue_new(sim_env(p->sim), 3, &p->queue), 0);
     return r == 0 ? 0 : complain(why, "pool_open", r, &err);
 }
 
@@ -95,6 +91,9 @@ int store_pool_close(struct store *s, struct text *why)
             text_printf(why, "%s", p->close_text.bytes);
         return p->close_result;
     }
+    if (p->queue != NULL)
+        queue_free(p->queue);
+    p->queue = NULL;
     volumes_put(p);
     struct error err = {0};
     int r = pool_close(p->pool, &err);
@@ -159,54 +158,12 @@ static int pool_crash(struct store *s, enum sim_loss loss, uint64_t seed, struct
     return engine_open(p, why);
 }
 
-static bool header_at(const struct sim_disk *disk, uint64_t offset, struct chunk_header *ret_header)
-{
-    uint8_t bytes[WRITE_UNIT_BYTES_MIN];
-    struct error err = {0};
-    sim_disk_peek(disk, offset, bytes, sizeof(bytes));
-    return chunk_header_decode(bytes, sizeof(bytes), WRITE_UNIT_BYTES_MIN, ret_header, &err) == 0;
-}
-
-/* Does the segment hold, at this place or behind it, a chunk that an earlier incarnation put there? */
-static bool traces_follow(const struct store_pool *p, const struct sim_disk *disk, uint64_t offset, uint64_t address)
-{
-    uint64_t end = address - address % p->options.segment_bytes + p->options.segment_bytes;
-    for (uint64_t at = 0; address + at < end; at += WRITE_UNIT_BYTES_MIN) {
-        struct chunk_header h;
-        if (header_at(disk, offset + at, &h) && h.address == address + at)
-            return true;
-    }
-    return false;
-}
-
-/*
- * Notes the addresses of a chunk of data, and whether one of them was issued to another chunk before. A chunk of which
- * the disk kept nothing, nor anything behind it, does not count: an empty segment may be begun again.
- */
-static void addresses_note(struct store_pool *p, const struct sim_disk *disk, const struct device_io *io)
-{
-    struct chunk_header h;
-    struct error err = {0};
-    if (io->kind != DEVICE_WRITE || io->iov_count == 0 || io->iov[0].iov_len < CHUNK_HEADER_BYTES ||
-        chunk_header_decode(io->iov[0].iov_base, io->iov[0].iov_len, WRITE_UNIT_BYTES_MIN, &h, &err) != 0 ||
-        h.head != CHUNK_HEAD_DATA || (h.flags & CHUNK_FLAG_BRIDGE) != 0)
-        return;
-    for (size_t i = 0; i < p->issued_count && !p->issued_twice; i++)
-        if (h.address < p->issued[i].end && p->issued[i].start < h.address + h.chunk_bytes &&
-            !checksum_equal(p->issued[i].chain, h.chain))
-            p->issued_twice = traces_follow(p, disk, io->offset_bytes, h.address);
-    p->issued = realloc(p->issued, (p->issued_count + 1) * sizeof(*p->issued));
-    CHECK(p->issued != NULL);
-    p->issued[p->issued_count++] =
-        (struct issued){.start = h.address, .end = h.address + h.chunk_bytes, .chain = h.chain};
-}
-
 /* The hook of POKE_CUT_LATER and of watch_addresses. */
 static void step_seen(void *arg, struct sim_disk *disk, uint64_t number, const struct device_io *io)
 {
     struct store_pool *p = arg;
     if (p->options.watch_addresses)
-        addresses_note(p, disk, io);
+        issued_note(&p->issued, disk, p->options.segment_bytes, io);
     if (p->off_at == 0 || number < p->off_at)
         return;
     p->off = true;
@@ -221,7 +178,7 @@ static bool pool_is_off(struct store *s)
 static bool pool_finish(struct store *s, struct text *why)
 {
     struct store_pool *p = pool_of(s);
-    if (p->issued_twice) {
+    if (p->issued.twice) {
         text_printf(why, "a log address was issued twice");
         return false;
     }
@@ -325,25 +282,79 @@ static size_t pool_list(struct store *s, struct oracle_found *ret_list, size_t r
 
 /* ---- data ---- */
 
+/* Straight to the volume, or, with through_queue, as a front door would send it. */
+static int call(struct store *s, struct request r, unsigned volume)
+{
+    struct store_pool *p = pool_of(s);
+    r.volume = p->volumes[volume];
+    if (p->queue != NULL)
+        return queue_call(sim_env(p->sim), p->queue, &r);
+    switch (r.kind) {
+    case REQUEST_READ:
+        return volume_readv(r.volume, r.offset_bytes, r.iov, r.iov_count);
+    case REQUEST_WRITE:
+        return volume_writev(r.volume, r.offset_bytes, r.iov, r.iov_count, r.flags);
+    case REQUEST_TRIM:
+        return volume_trim(r.volume, r.offset_bytes, r.length_bytes, r.flags);
+    case REQUEST_ZERO:
+        return volume_zero(r.volume, r.offset_bytes, r.length_bytes, r.flags);
+    case REQUEST_FLUSH:
+        return volume_flush(r.volume);
+    case REQUEST_PREFETCH:
+    case REQUEST_EXTENTS:
+        break;
+    }
+    return -EINVAL;
+}
+
 static int pool_read(struct store *s, unsigned volume, uint64_t offset_bytes, void *ret_buf, uint64_t length_bytes)
 {
-    return volume_read(pool_of(s)->volumes[volume], offset_bytes, ret_buf, length_bytes);
+    /* Two pieces, now and then: front doors have more than one buffer. */
+    size_t first = length_bytes > 1 && offset_bytes % 3 == 0 ? length_bytes / 2 : length_bytes;
+    struct iovec iov[2] = {{.iov_base = ret_buf, .iov_len = first},
+                           {.iov_base = (uint8_t *)ret_buf + first, .iov_len = length_bytes - first}};
+    return call(s,
+                (struct request){.kind = REQUEST_READ,
+                                 .offset_bytes = offset_bytes,
+                                 .length_bytes = length_bytes,
+                                 .iov = iov,
+                                 .iov_count = first == length_bytes ? 1 : 2},
+                volume);
 }
 
 static int pool_write(struct store *s, unsigned volume, uint64_t offset_bytes, const void *buf, uint64_t length_bytes,
                       unsigned flags)
 {
-    return volume_write(pool_of(s)->volumes[volume], offset_bytes, buf, length_bytes, flags & VOLUME_FUA);
+    size_t first = length_bytes > 1 && offset_bytes % 3 == 0 ? length_bytes / 2 : length_bytes;
+    uint8_t *bytes = (uint8_t *)(uintptr_t)buf;
+    struct iovec iov[2] = {{.iov_base = bytes, .iov_len = first},
+                           {.iov_base = bytes + first, .iov_len = length_bytes - first}};
+    return call(s,
+                (struct request){.kind = REQUEST_WRITE,
+                                 .flags = flags & VOLUME_FUA,
+                                 .offset_bytes = offset_bytes,
+                                 .length_bytes = length_bytes,
+                                 .iov = iov,
+                                 .iov_count = first == length_bytes ? 1 : 2},
+                volume);
+}
+
+static int pool_range(struct store *s, enum request_kind kind, unsigned volume, uint64_t offset_bytes,
+                      uint64_t length_bytes, unsigned flags)
+{
+    return call(
+        s, (struct request){.kind = kind, .flags = flags, .offset_bytes = offset_bytes, .length_bytes = length_bytes},
+        volume);
 }
 
 static int pool_trim(struct store *s, unsigned volume, uint64_t offset_bytes, uint64_t length_bytes, unsigned flags)
 {
-    return volume_trim(pool_of(s)->volumes[volume], offset_bytes, length_bytes, flags & VOLUME_FUA);
+    return pool_range(s, REQUEST_TRIM, volume, offset_bytes, length_bytes, flags & VOLUME_FUA);
 }
 
 static int pool_zero(struct store *s, unsigned volume, uint64_t offset_bytes, uint64_t length_bytes, unsigned flags)
 {
-    return volume_zero(pool_of(s)->volumes[volume], offset_bytes, length_bytes, flags);
+    return pool_range(s, REQUEST_ZERO, volume, offset_bytes, length_bytes, flags);
 }
 
 static int pool_extents(struct store *s, unsigned volume, uint64_t offset_bytes, uint64_t length_bytes,
@@ -354,7 +365,7 @@ static int pool_extents(struct store *s, unsigned volume, uint64_t offset_bytes,
 
 static int pool_flush_volume(struct store *s, unsigned volume)
 {
-    return volume_flush(pool_of(s)->volumes[volume]);
+    return pool_range(s, REQUEST_FLUSH, volume, 0, 0, 0);
 }
 
 static int pool_flush_all(struct store *s)
@@ -420,7 +431,7 @@ static void pool_free(struct store *s)
     sim_disk_free(p->disk);
     sim_free(p->sim);
     text_free(&p->close_text);
-    free(p->issued);
+    issued_free(&p->issued);
     free(p);
 }
 
@@ -522,6 +533,18 @@ struct pool *store_pool_pool(struct store *s)
 struct volume *store_pool_volume(struct store *s, unsigned volume)
 {
     return pool_of(s)->volumes[volume];
+}
+
+void store_pool_repair(struct sim_disk *disk)
+{
+    struct device *dev = sim_disk_open(disk, false);
+    struct check_options options = {.repair = true};
+    struct check_report *report = NULL;
+    struct error err = {0};
+    CHECK(dev != NULL);
+    if (check_run(dev, &options, &report, &err) == 0)
+        check_report_free(report);
+    device_close(dev);
 }
 
 bool store_pool_check(struct sim_disk *disk, struct text *why)

@@ -15,7 +15,8 @@ struct store_pool_options {
     uint64_t checkpoint_log_bytes;                                  /* 0: the engine's own choice */
     unsigned worker_count;
     bool background;
-    bool fibers; /* histories run in a fiber, the pool is opened and closed there */
+    bool through_queue; /* requests go by the queue, as those of front doors do; with fibers only */
+    bool fibers;        /* histories run in a fiber, the pool is opened and closed there */
     bool read_only, lose_damaged_log;
     unsigned rules_off;
     bool unchecked;       /* a history does not end with a check of the disk */
@@ -51,5 +52,7 @@ int store_pool_open(struct store *s, struct text *why);
  * Runs check on the disk as it is. true: clean. Otherwise the report is added to why.
  */
 bool store_pool_check(struct sim_disk *disk, struct text *why);
+/* Runs check --repair on it. Whether the disk is clean afterwards is the caller's question. */
+void store_pool_repair(struct sim_disk *disk);
 
 #endif
