@@ -10,6 +10,7 @@
 #include "cli/serve.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -57,6 +58,18 @@ static int signals_begin(struct server *s, struct error *err)
     if (s->signal_fd < 0 || s->stop_fd < 0)
         return error_set(err, -errno, "signalfd, eventfd: %s", strerror(errno));
     return 0;
+}
+
+/*
+ * One malloc arena, set before the first thread starts. Records are allocated by the thread that writes them and freed
+ * by the one that evicts them; glibc gives each thread an arena of its own, in which such memory stays behind: 1,026 MB
+ * for a cache of 256 MiB after 10 GiB, 334 MB with one arena. The lock of the one arena did not show in any figure,
+ * because small blocks come from each thread's own cache. It is for the program to do this, not for the library: it
+ * holds for the whole process.
+ */
+static void memory_set_up(void)
+{
+    (void)mallopt(M_ARENA_MAX, 1); /* if it fails, more memory is used, nothing else */
 }
 
 /* A client is a descriptor: take as many as are allowed. */
@@ -172,6 +185,7 @@ static int server_start(struct server *s, struct control_host *host, struct erro
     if (r < 0)
         return r;
     descriptors_raise();
+    memory_set_up();
     s->started_ns = env_now_ns(env_os());
     s->started_wall_ns = env_wall_ns(env_os());
     r = pool_start(s, err);
