@@ -10,7 +10,7 @@ cache_mib=32
 data_mib=512
 export SEED=${ASHLAR_SEED:-$RANDOM} DATA_MIB=$data_mib URI
 echo "# ASHLAR_SEED=$SEED"
-server_arguments=(--cache ${cache_mib}M)
+server_arguments=(--cache "${cache_mib}M")
 POOL_SIZE=4G
 begin_server 1T disk
 URI=$uri
