@@ -24,7 +24,7 @@ struct queue {
     bool stopping;
 };
 
-static int run_request(struct request *r)
+static int carry_out(struct request *r)
 {
     switch (r->kind) {
     case REQUEST_READ:
@@ -46,6 +46,12 @@ static int run_request(struct request *r)
     return -EINVAL;
 }
 
+int request_run(struct request *r)
+{
+    r->result = carry_out(r);
+    return r->result;
+}
+
 static void thread_main(void *arg)
 {
     struct queue *q = arg;
@@ -61,7 +67,7 @@ static void thread_main(void *arg)
         struct request *r = CONTAINER_OF(q->requests.next, struct request, link);
         list_remove(&r->link);
         env_mutex_unlock(&q->lock);
-        r->result = run_request(r);
+        (void)request_run(r);
         r->complete(r);
         env_mutex_lock(&q->lock);
     }

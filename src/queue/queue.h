@@ -50,5 +50,8 @@ int queue_new(struct env *env, unsigned thread_count, struct queue **ret_queue) 
 /* Waits for everything submitted, then ends the threads. */
 void queue_free(struct queue *q);
 void queue_submit(struct queue *q, struct request *r);
+/* Carries r out in the calling thread, past any queue, for who has a thread that may block. Leaves r->result, which it
+ * returns too; complete() is not called. */
+int request_run(struct request *r);
 
 #endif

@@ -58,7 +58,7 @@ struct memory_exports {
     struct env_cond changed;
     struct list waiting;
     unsigned waiting_count;
-    bool held, ended, lies;
+    bool held, runs_held, ended, lies;
     struct fault faults[FAULTS_MAX];
     struct memory_counts counts;
     struct prng prng;
@@ -226,6 +226,7 @@ static int find_fault_locked(struct memory_exports *m, const struct request *r)
     return 0;
 }
 
+/* Leaves r->result. */
 static void execute(struct export *e, struct request *r)
 {
     struct memory_exports *m = e->owner;
@@ -242,7 +243,6 @@ static void execute(struct export *e, struct request *r)
     env_mutex_lock(&m->lock);
     m->counts.waiting--;
     env_mutex_unlock(&m->lock);
-    r->complete(r);
 }
 
 static void serve(void *arg)
@@ -265,28 +265,21 @@ static void serve(void *arg)
         if (delay > 0)
             env_sleep_ns(m->env, delay);
         execute(pending->export, pending->request);
+        pending->request->complete(pending->request);
         free(pending);
         env_mutex_lock(&m->lock);
     }
     env_mutex_unlock(&m->lock);
 }
 
-static void memory_submit(struct export *e, struct request *r)
+static void count_locked(struct memory_exports *m, const struct request *r)
 {
-    struct memory_exports *m = e->owner;
     int iov_count = r->kind == REQUEST_READ || r->kind == REQUEST_WRITE ? r->iov_count : 0;
     uint64_t sum = 0;
     for (int i = 0; i < iov_count; i++)
         sum += r->iov[i].iov_len;
     if (r->kind == REQUEST_READ || r->kind == REQUEST_WRITE)
         CHECK_EQ(sum, r->length_bytes);
-    struct pending *pending = NULL;
-    if (m->options.thread_count > 0) {
-        pending = malloc(sizeof *pending);
-        CHECK(pending != NULL);
-        *pending = (struct pending){.export = e, .request = r};
-    }
-    env_mutex_lock(&m->lock);
     m->counts.requests[r->kind]++;
     m->counts.fua += (r->flags & VOLUME_FUA) != 0;
     m->counts.provision += (r->flags & VOLUME_PROVISION) != 0;
@@ -294,14 +287,48 @@ static void memory_submit(struct export *e, struct request *r)
     m->counts.length_bytes_max = max_u64(m->counts.length_bytes_max, r->length_bytes);
     if (iov_count > m->counts.iov_count_max)
         m->counts.iov_count_max = iov_count;
+}
+
+static void memory_submit(struct export *e, struct request *r)
+{
+    struct memory_exports *m = e->owner;
+    struct pending *pending = NULL;
+    if (m->options.thread_count > 0) {
+        pending = malloc(sizeof *pending);
+        CHECK(pending != NULL);
+        *pending = (struct pending){.export = e, .request = r};
+    }
+    env_mutex_lock(&m->lock);
+    count_locked(m, r);
     if (pending != NULL) {
         list_append(&m->waiting, &pending->link);
         m->waiting_count++;
-        env_cond_signal(&m->changed);
+        env_cond_broadcast(&m->changed); /* not one of those that wait for something else */
     }
     env_mutex_unlock(&m->lock);
-    if (pending == NULL)
+    if (pending == NULL) {
         execute(e, r);
+        r->complete(r);
+    }
+}
+
+static void memory_run(struct export *e, struct request *r)
+{
+    struct memory_exports *m = e->owner;
+    env_mutex_lock(&m->lock);
+    count_locked(m, r);
+    m->counts.runs++;
+    m->counts.running++;
+    uint64_t delay = m->options.delay_ns_max > 0 ? prng_below(&m->prng, m->options.delay_ns_max) : 0;
+    while (m->runs_held)
+        env_cond_wait(&m->changed, &m->lock);
+    env_mutex_unlock(&m->lock);
+    if (delay > 0)
+        env_sleep_ns(m->env, delay);
+    execute(e, r);
+    env_mutex_lock(&m->lock);
+    m->counts.running--;
+    env_mutex_unlock(&m->lock);
 }
 
 /* ---- names ---- */
@@ -373,6 +400,17 @@ const struct export_ops *memory_export_ops(void)
                                           .size_bytes = memory_size_bytes,
                                           .submit = memory_submit};
     return &ops;
+}
+
+const struct export_ops *memory_exports_ops_of(const struct memory_exports *m)
+{
+    static const struct export_ops ops = {.list = memory_list,
+                                          .open = memory_open,
+                                          .close = memory_close,
+                                          .size_bytes = memory_size_bytes,
+                                          .submit = memory_submit,
+                                          .run = memory_run};
+    return m->options.runs ? &ops : memory_export_ops();
 }
 
 /* ---- for the test ---- */
@@ -467,6 +505,14 @@ void memory_exports_fail(struct memory_exports *m, enum request_kind kind, int e
         i++;
     CHECK_LT(i, FAULTS_MAX);
     m->faults[i] = (struct fault){kind, error, offset, length, count};
+    env_mutex_unlock(&m->lock);
+}
+
+void memory_exports_hold_runs(struct memory_exports *m, bool hold)
+{
+    env_mutex_lock(&m->lock);
+    m->runs_held = hold;
+    env_cond_broadcast(&m->changed);
     env_mutex_unlock(&m->lock);
 }
 

@@ -35,7 +35,7 @@ void fixture_begin_with(struct fixture *f, const struct memory_options *memory, 
         size_t n = strlen(*exports);
         memory_exports_add(f->memory, *exports, size_bytes, n > 3 && strcmp(*exports + n - 3, "-ro") == 0);
     }
-    int ret = nbd_server_new(env_os(), &options, memory_export_ops(), f->memory, &f->server, &err);
+    int ret = nbd_server_new(env_os(), &options, memory_exports_ops_of(f->memory), f->memory, &f->server, &err);
     if (ret == 0)
         ret = nbd_server_start(f->server, &err);
     if (ret < 0)

@@ -329,6 +329,9 @@ static void rule_25_each_durable_command_flushes_the_device(void)
             EXPECT_EQ(client_do(fds[i % 3], 0, NBD_CMD_TRIM, (i % 64) * 4096, 4096, NULL), 0);
     }
     EXPECT_EQ(atomic_load(&s.gate.flushes), before);
+    struct nbd_server_stats stats; /* both ways were taken: through the queue, and in the loop's thread */
+    nbd_server_get_stats(s.server, &stats);
+    EXPECT(stats.asides > 0 && stats.asides < 2 * 3 * DURABLE_COUNT * 3 + 220);
     for (unsigned i = 0; i < 3; i++)
         close(fds[i]);
     stack_end(&s);

@@ -149,9 +149,10 @@ static void run_clients(const struct memory_options *options, uint64_t seed)
         EXPECT_EQ(memcmp(memory_exports_bytes(f.memory, 0) + i * REGION, clients[i].model, REGION), 0);
     struct nbd_server_stats stats;
     fixture_get_stats(&f, &stats);
-    printf("# %llu sends, %llu direct; loop slept %llu times, was woken %llu\n", (unsigned long long)stats.send_calls,
-           (unsigned long long)stats.direct_sends, (unsigned long long)stats.loop_waits,
-           (unsigned long long)stats.loop_wake_ups);
+    printf("# %llu sends, %llu direct; loop slept %llu times, was woken %llu, went aside %llu, was relieved %llu\n",
+           (unsigned long long)stats.send_calls, (unsigned long long)stats.direct_sends,
+           (unsigned long long)stats.loop_waits, (unsigned long long)stats.loop_wake_ups,
+           (unsigned long long)stats.asides, (unsigned long long)stats.reliefs);
     EXPECT_EQ(stats.memory_bytes, 0);
     EXPECT_EQ(stats.errors, 0);
     fixture_end(&f);
@@ -174,6 +175,14 @@ static void requests_done_late(void)
 {
     uint64_t seed = seed_choose();
     struct memory_options options = {.thread_count = 8, .delay_ns_max = 1000000, .seed = seed};
+    run_clients(&options, seed);
+}
+
+/* Those that are alone in the loop's thread, which is relieved again and again. */
+static void requests_done_where_it_suits(void)
+{
+    uint64_t seed = seed_choose();
+    struct memory_options options = {.thread_count = 3, .delay_ns_max = 100000, .seed = seed, .runs = true};
     run_clients(&options, seed);
 }
 
@@ -207,6 +216,7 @@ int main(void)
     RUN(requests_done_in_the_submitting_thread);
     RUN(requests_done_in_threads_out_of_order);
     RUN(requests_done_late);
+    RUN(requests_done_where_it_suits);
     RUN(errors_reach_who_asked);
     return tap_done();
 }

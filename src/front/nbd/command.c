@@ -404,7 +404,7 @@ void nbd_part_submit(struct nbd_part *part, uint64_t offset, uint64_t length, bo
         command->parts_left++;
         env_mutex_unlock(&c->sender.lock);
     }
-    c->server->ops->submit(c->export, &part->request);
+    nbd_lone_submit(c, &part->request, last && part == &command->first);
 }
 
 void nbd_command_abandon(struct nbd_command *command, struct nbd_part *part)

@@ -10,6 +10,8 @@
  * and its bytes are consumed, then all replies that arose are sent in one call. If there is more to do it posts itself
  * again, behind everybody else's.
  *
+ * A request that is alone may be carried out by the loop's thread after the turn: lone.c.
+ *
  * Descriptors are watched edge-triggered for input; `readable` remembers. Output is watched only while the socket is
  * full: otherwise each byte that the peer takes would wake the loop. A short read means that the socket is drained, but
  * not if the peer has hung up, because that is told once, maybe before the data were read.
@@ -245,12 +247,15 @@ static void take_turn(struct nbd_connection *c)
     resume(c);
     if (c->stash == NULL && c->readable && wants_bytes(c))
         receive(c);
-    if (c->phase == NBD_PHASE_CLOSED)
-        return;
-    nbd_sender_uncork(c);
-    bool again = settle(c);
-    if (again && c->phase != NBD_PHASE_CLOSED)
-        nbd_connection_post(c);
+    bool again = false;
+    if (c->phase != NBD_PHASE_CLOSED) {
+        nbd_sender_uncork(c);
+        again = settle(c) && c->phase != NBD_PHASE_CLOSED;
+        if (again)
+            nbd_connection_post(c);
+    }
+    bool quiet = c->phase == NBD_PHASE_TRANSMISSION && !again && !c->readable && c->stash == NULL;
+    nbd_lone_settle(c, quiet);
 }
 
 static void run(struct nbd_task *task)
@@ -359,6 +364,7 @@ static struct nbd_connection *allocate(struct nbd_server *server, int in_fd, int
     c->owned = owned;
     atomic_init(&c->references, 1);
     nbd_sender_init(&c->sender, server->env);
+    nbd_lone_init(&c->lone);
     c->task.run = run;
     c->timer.fire = timer_fired;
     c->in_watch = (struct nbd_watch){.ready = in_ready, .fd = in_fd};

@@ -13,6 +13,7 @@
 #include "front/nbd/budget.h"
 #include "front/nbd/errand.h"
 #include "front/nbd/export.h"
+#include "front/nbd/lone.h"
 #include "front/nbd/loop.h"
 #include "front/nbd/sender.h"
 #include "front/nbd/transmission.h"
@@ -55,6 +56,7 @@ struct nbd_connection {
     size_t stash_bytes, stash_taken;
     struct nbd_handshake *handshake; /* NULL once negotiated */
     struct nbd_transmission transmission;
+    struct nbd_lone lone;
     uint64_t received_bytes;
     uint64_t moved_at_tick; /* stall.c */
     unsigned slow_ticks;

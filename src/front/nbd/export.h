@@ -4,7 +4,8 @@
  * have one in memory.
  *
  * Threads: list, open and close may block and are called from one thread of the server's own (not always the same as
- * submit's); submit and size_bytes must not block and may be called from any thread.
+ * submit's); submit and size_bytes must not block and may be called from any thread; run may block and is called from
+ * a thread that can afford it.
  */
 #ifndef ASHLAR_FRONT_NBD_EXPORT_H
 #define ASHLAR_FRONT_NBD_EXPORT_H
@@ -47,6 +48,8 @@ struct export_ops {
     /* Carries r out: r->volume is the back-end's to fill. The contract of r is queue.h's: complete() is called exactly
      * once, from any thread, possibly before submit returns. */
     void (*submit)(struct export *e, struct request *r);
+    /* Carries r out in the calling thread and leaves r->result; does not call complete(). NULL: cannot. */
+    void (*run)(struct export *e, struct request *r);
 };
 
 #endif

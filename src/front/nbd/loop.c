@@ -10,6 +10,16 @@
  * the eventfd only if it says so, and takes the word back. So a wake-up costs a system call only if there was a
  * sleeper, and none is lost.
  *
+ * Asides: a request that is alone is carried out fastest by the thread that received it, because a hand-over is a
+ * wake-up of tens of microseconds; but it may block, and everybody else must not notice. So there are two threads. One,
+ * the holder, runs the loop; the other, the deputy, waits on a second epoll descriptor (relief_fd) that watches the
+ * first and is disarmed. Before the holder goes aside it arms that: now whatever would wake the loop wakes the deputy,
+ * who takes over and is the holder from then on. A holder that comes back and was not relieved disarms and goes on. So
+ * an aside during which nothing happens costs two system calls and wakes nobody. `away` (the holder is aside) is what
+ * both decide by, under the inbox lock: the one that clears it holds the loop. A deputy that was woken too late finds
+ * it clear and waits again. The holder goes aside only if the deputy is at its post, no task waits and no timer is set,
+ * as timers end a wait of the holder only. What "loop thread" guards is handed over with the lock.
+ *
  * Idle: when a wait found nothing for IDLE_NS, the idle callback is called once (memory kept for reuse goes back), and
  * the next wait has no limit but the next timer.
  */
@@ -33,8 +43,10 @@
 
 struct nbd_loop {
     struct env *env;
-    struct env_thread *thread;
+    struct env_thread *holder, *deputy; /* what they began as */
     int epoll_fd, wake_fd;
+    int relief_fd; /* the deputy's; watches epoll_fd, one shot */
+    struct nbd_aside *aside;
     uint64_t now_ns;
     struct list timers; /* by deadline */
     void (*idle)(void *arg);
@@ -43,7 +55,10 @@ struct nbd_loop {
     struct env_mutex inbox_lock;
     struct list inbox; /* guarded by inbox_lock, as is: */
     bool asleep, ended;
-    atomic_uint_fast64_t waits, wake_ups; /* statistics, relaxed */
+    bool away;                                             /* the holder is aside, and was not relieved */
+    bool deputy_waits;                                     /* a thread waits on relief_fd, or is about to */
+    bool over;                                             /* the loop has ended */
+    atomic_uint_fast64_t waits, wake_ups, asides, reliefs; /* statistics, relaxed */
 };
 
 int nbd_loop_new(struct env *env, struct nbd_loop **ret_loop, struct error *err)
@@ -58,9 +73,11 @@ int nbd_loop_new(struct env *env, struct nbd_loop **ret_loop, struct error *err)
     loop->now_ns = env_now_ns(env);
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    if (loop->epoll_fd < 0 || loop->wake_fd < 0 ||
-        epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->wake_fd, &event) < 0) {
+    loop->relief_fd = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL}, disarmed = {0};
+    if (loop->epoll_fd < 0 || loop->wake_fd < 0 || loop->relief_fd < 0 ||
+        epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->wake_fd, &event) < 0 ||
+        epoll_ctl(loop->relief_fd, EPOLL_CTL_ADD, loop->epoll_fd, &disarmed) < 0) {
         int code = error_set(err, -errno, "NBD server: no descriptors for its event loop: %s", strerror(errno));
         nbd_loop_free(loop);
         return code;
@@ -192,26 +209,123 @@ static void wait_for_events(struct nbd_loop *loop)
     }
 }
 
-static void loop_main(void *arg)
+/* ---- asides ---- */
+
+static void arm_relief(struct nbd_loop *loop, uint32_t events)
 {
-    struct nbd_loop *loop = arg;
+    struct epoll_event event = {.events = events};
+    int ret = epoll_ctl(loop->relief_fd, EPOLL_CTL_MOD, loop->epoll_fd, &event);
+    CHECK_EQ(ret, 0);
+}
+
+bool nbd_loop_set_aside(struct nbd_loop *loop, struct nbd_aside *aside)
+{
+    if (loop->aside != NULL)
+        return false;
+    loop->aside = aside;
+    return true;
+}
+
+/* Returns whether the caller still holds the loop. */
+static bool go_aside(struct nbd_loop *loop)
+{
+    struct nbd_aside *aside = loop->aside;
+    loop->aside = NULL;
+    env_mutex_lock(&loop->inbox_lock);
+    bool quiet = list_empty(&loop->inbox) && list_empty(&loop->timers) && loop->deputy_waits;
+    loop->away = loop->asleep = quiet;
+    env_mutex_unlock(&loop->inbox_lock);
+    if (!quiet) {
+        aside->pass_on(aside);
+        return true;
+    }
+    atomic_fetch_add_explicit(&loop->asides, 1, memory_order_relaxed);
+    arm_relief(loop, EPOLLIN | EPOLLONESHOT);
+    aside->work(aside);
+    env_mutex_lock(&loop->inbox_lock);
+    bool holds = loop->away;
+    if (holds)
+        loop->away = loop->asleep = false;
+    env_mutex_unlock(&loop->inbox_lock);
+    if (holds)
+        arm_relief(loop, 0);
+    aside->done(aside);
+    return holds;
+}
+
+/* The deputy's wait. Returns whether the caller now holds the loop; false: it has ended. */
+static bool wait_to_relieve(struct nbd_loop *loop)
+{
+    for (;;) {
+        env_mutex_lock(&loop->inbox_lock);
+        bool takes = loop->away, over = loop->over;
+        loop->deputy_waits = !takes && !over;
+        if (takes)
+            loop->away = loop->asleep = false;
+        env_mutex_unlock(&loop->inbox_lock);
+        if (takes)
+            atomic_fetch_add_explicit(&loop->reliefs, 1, memory_order_relaxed);
+        if (takes || over)
+            return takes;
+        struct epoll_event event;
+        int n = epoll_wait(loop->relief_fd, &event, 1, -1);
+        CHECK(n >= 0 || errno == EINTR);
+    }
+}
+
+/* Has the deputy look what is to be done, now and from now on. */
+static void call_deputy(struct nbd_loop *loop)
+{
+    ssize_t n = write(loop->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+    CHECK_EQ(n, (ssize_t)sizeof(uint64_t));
+    arm_relief(loop, EPOLLIN);
+}
+
+/* ---- the threads ---- */
+
+/* Runs the loop until it has ended (true) or the caller was relieved. */
+static bool hold(struct nbd_loop *loop)
+{
     for (;;) {
         run_timers(loop);
         run_tasks(loop);
+        if (loop->aside != NULL && !go_aside(loop))
+            return false;
         env_mutex_lock(&loop->inbox_lock);
-        bool end = loop->ended && list_empty(&loop->inbox);
+        loop->over = loop->ended && list_empty(&loop->inbox);
+        bool over = loop->over;
         env_mutex_unlock(&loop->inbox_lock);
-        if (end)
-            return;
+        if (over)
+            return true;
         wait_for_events(loop);
     }
 }
 
+static void holder_main(void *arg)
+{
+    struct nbd_loop *loop = arg;
+    bool over = false;
+    do
+        over = hold(loop);
+    while (!over && wait_to_relieve(loop));
+    if (over)
+        call_deputy(loop);
+}
+
+static void deputy_main(void *arg)
+{
+    struct nbd_loop *loop = arg;
+    if (wait_to_relieve(loop))
+        holder_main(loop);
+}
+
 int nbd_loop_start(struct nbd_loop *loop, struct error *err)
 {
-    CHECK(loop->thread == NULL);
-    int ret = env_thread_start(loop->env, "ashlar-nbd", loop_main, loop, &loop->thread);
-    return ret < 0 ? error_set(err, ret, "NBD server: cannot start its thread: %s", strerror(-ret)) : 0;
+    CHECK(loop->holder == NULL);
+    int ret = env_thread_start(loop->env, "ashlar-nbd-2", deputy_main, loop, &loop->deputy);
+    if (ret == 0)
+        ret = env_thread_start(loop->env, "ashlar-nbd", holder_main, loop, &loop->holder);
+    return ret < 0 ? error_set(err, ret, "NBD server: cannot start its threads: %s", strerror(-ret)) : 0;
 }
 
 static void do_nothing(struct nbd_task *task)
@@ -219,21 +333,38 @@ static void do_nothing(struct nbd_task *task)
     (void)task;
 }
 
+/* The start failed half way. */
+static void end_deputy_alone(struct nbd_loop *loop)
+{
+    if (loop->deputy == NULL)
+        return;
+    env_mutex_lock(&loop->inbox_lock);
+    loop->over = true;
+    env_mutex_unlock(&loop->inbox_lock);
+    call_deputy(loop);
+    env_thread_join(loop->deputy);
+}
+
 void nbd_loop_free(struct nbd_loop *loop)
 {
     if (loop == NULL)
         return;
-    if (loop->thread != NULL) {
+    if (loop->holder != NULL) {
         struct nbd_task last = {.run = do_nothing};
         env_mutex_lock(&loop->inbox_lock);
         loop->ended = true;
         env_mutex_unlock(&loop->inbox_lock);
         nbd_loop_post(loop, &last);
-        env_thread_join(loop->thread);
+        env_thread_join(loop->holder);
+        env_thread_join(loop->deputy);
     } else {
         run_tasks(loop);
+        end_deputy_alone(loop);
     }
     CHECK(list_empty(&loop->timers));
+    CHECK(loop->aside == NULL);
+    if (loop->relief_fd >= 0)
+        close(loop->relief_fd);
     if (loop->wake_fd >= 0)
         close(loop->wake_fd);
     if (loop->epoll_fd >= 0)
@@ -294,4 +425,6 @@ void nbd_loop_get_info(struct nbd_loop *loop, struct nbd_loop_info *ret_info)
 {
     ret_info->waits = atomic_load_explicit(&loop->waits, memory_order_relaxed);
     ret_info->wake_ups = atomic_load_explicit(&loop->wake_ups, memory_order_relaxed);
+    ret_info->asides = atomic_load_explicit(&loop->asides, memory_order_relaxed);
+    ret_info->reliefs = atomic_load_explicit(&loop->reliefs, memory_order_relaxed);
 }

@@ -1,7 +1,8 @@
 /*
- * An event loop: one thread that waits for file descriptors, timers and tasks. loop.c says in which order.
+ * An event loop: one thread at a time that waits for file descriptors, timers and tasks. loop.c says in which order,
+ * and how a second thread takes its place while the first does something that may block.
  *
- * "Loop thread" below means: only from that thread, that is from a callback, or before nbd_loop_start.
+ * "Loop thread" below means: only from a callback of the loop, or before nbd_loop_start.
  */
 #ifndef ASHLAR_FRONT_NBD_LOOP_H
 #define ASHLAR_FRONT_NBD_LOOP_H
@@ -38,6 +39,16 @@ struct nbd_timer {
     struct list link;
 };
 
+/* Work that may block, done by the loop's thread itself: see nbd_loop_set_aside. */
+struct nbd_aside {
+    /* Does the work. It is not the loop thread's work: the loop may go on meanwhile, in another thread. */
+    void (*work)(struct nbd_aside *aside);
+    /* Always after work, in the same thread, and no more in the loop. May free the aside. */
+    void (*done)(struct nbd_aside *aside);
+    /* Instead of both, in the loop: somebody else has to do it. May free the aside. */
+    void (*pass_on)(struct nbd_aside *aside);
+};
+
 int nbd_loop_new(struct env *env, struct nbd_loop **ret_loop, struct error *err) __attribute__((warn_unused_result));
 int nbd_loop_start(struct nbd_loop *loop, struct error *err) __attribute__((warn_unused_result));
 /* Runs the tasks posted before, ends the thread if one was started, frees the loop. */
@@ -56,6 +67,9 @@ void nbd_loop_unwatch(struct nbd_loop *loop, struct nbd_watch *watch);
 /* Loop thread. */
 void nbd_loop_set_timer(struct nbd_loop *loop, struct nbd_timer *timer, uint64_t deadline_ns);
 void nbd_loop_stop_timer(struct nbd_timer *timer);
+/* Loop thread. Has the work done by this thread once all tasks of this round have run, if then nothing else waits for
+ * the loop; passed on otherwise. false: there is some already in this round; nothing is called. */
+bool nbd_loop_set_aside(struct nbd_loop *loop, struct nbd_aside *aside);
 /* The time when this round began. */
 uint64_t nbd_loop_now_ns(struct nbd_loop *loop);
 /* Called before a wait without a time limit begins, i.e. when there is nothing to do; may be NULL. */
@@ -64,6 +78,8 @@ void nbd_loop_on_idle(struct nbd_loop *loop, void (*idle)(void *arg), void *arg)
 struct nbd_loop_info {
     uint64_t waits;    /* times the thread went to sleep */
     uint64_t wake_ups; /* times another thread had to wake it */
+    uint64_t asides;   /* pieces of work done by the loop's thread */
+    uint64_t reliefs;  /* of them those during which the other thread took over */
 };
 /* Any thread. */
 void nbd_loop_get_info(struct nbd_loop *loop, struct nbd_loop_info *ret_info);

@@ -148,12 +148,19 @@ static void export_submit(struct export *e, struct request *r)
     queue_submit(e->queue, r);
 }
 
+static void export_run(struct export *e, struct request *r)
+{
+    r->volume = e->volume;
+    (void)request_run(r);
+}
+
 const struct export_ops *pool_export_ops(void)
 {
     static const struct export_ops ops = {.list = exports_list,
                                           .open = exports_open,
                                           .close = export_close,
                                           .size_bytes = export_size_bytes,
-                                          .submit = export_submit};
+                                          .submit = export_submit,
+                                          .run = export_run};
     return &ops;
 }

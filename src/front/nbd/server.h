@@ -93,6 +93,7 @@ struct nbd_server_stats {
     uint64_t receive_calls, send_calls;      /* system calls */
     uint64_t direct_sends;                   /* of send_calls: by the thread that completed a request */
     uint64_t loop_waits, loop_wake_ups;      /* sleeps of the event loop; of them ended by another thread */
+    uint64_t asides, reliefs;                /* requests done by the loop's thread; of them those it was relieved at */
     uint64_t memory_bytes, memory_bytes_max; /* held by requests: now, and the most so far */
     uint64_t memory_waiting;                 /* connections that wait for memory now */
 };

@@ -40,6 +40,8 @@ void nbd_server_get_stats(struct nbd_server *server, struct nbd_server_stats *re
                                            .direct_sends = get(&c->direct_sends),
                                            .loop_waits = loop.waits,
                                            .loop_wake_ups = loop.wake_ups,
+                                           .asides = loop.asides,
+                                           .reliefs = loop.reliefs,
                                            .memory_bytes = budget.used_bytes,
                                            .memory_bytes_max = budget.used_bytes_max,
                                            .memory_waiting = budget.waiting};

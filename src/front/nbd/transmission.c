@@ -1,11 +1,11 @@
 /*
  * States, by the fields of struct nbd_transmission:
  *
- *   header    nothing set                      collects 28 bytes                -> pending
- *   pending   pending                          waits for a slot and for memory  -> header (begun), or one of those
- * below payload   command is a WRITE               receives it part by part         -> header cutting   command is a
- * READ                submits it part by part          -> header discard   failed                           takes the
- * payload of a refused WRITE, then answers -> header
+ *   header    nothing set: collects 28 bytes -> pending
+ *   pending   pending: waits for a slot and for memory -> header (begun), or one of those below
+ *   payload   command is a WRITE: receives it part by part -> header
+ *   cutting   command is a READ: submits it part by part -> header
+ *   discard   failed: takes the payload of a refused WRITE, then answers -> header
  *
  * Backpressure: a command is begun only if fewer than NBD_COMMANDS_MAX are under way on this connection and less than
  * UNSENT_BYTES_MAX of its replies is waiting to be sent; so a client that does not read its replies stops itself and
