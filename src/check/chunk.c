@@ -3,8 +3,10 @@
  *
  * Where a header does not verify, the chunk may still be known from its second copy: the trailer, found by its footer,
  * which lies right before a write unit's end and names the chunk's address; or in the node head the copy, which names
- * its own address and so the length of the first. Where both are gone the walk goes on at the next header that names
- * its own address: nothing else in the log does, so a step never lands on bytes that merely look like a chunk.
+ * its own address and so the length of the first. (The echo of a chunk of one write unit is looked for in the replay
+ * only: elsewhere the chunk's records went with its header.) Where both are gone the walk goes on at the next header
+ * that names its own address: nothing else in the log does, so a step never lands on bytes that merely look like a
+ * chunk.
  */
 #include "check/chunk.h"
 
@@ -160,6 +162,28 @@ int check_chunk_read(struct inspection *ins, struct check_window *window, uint32
     if (result == 0)
         *ret_chunk = c;
     return result;
+}
+
+uint64_t check_chunk_echo_offset(const struct check_chunk *c)
+{
+    return c->device_offset_bytes + CHUNK_HEADER_BYTES + c->header.table_bytes;
+}
+
+int check_chunk_read_echo(struct inspection *ins, struct check_window *window, uint64_t echo_offset, uint32_t slot,
+                          uint64_t segment, uint32_t at, struct check_chunk *ret_chunk)
+{
+    struct check_chunk c = {.slot = slot,
+                            .at = at,
+                            .address = segment * ins->segment_bytes + at,
+                            .device_offset_bytes = check_slot_offset(ins, slot) + at,
+                            .second_intact = true,
+                            .span_bytes = ins->write_unit_bytes};
+    const uint64_t until = echo_offset + chunk_echo_bytes_max(ins->write_unit_bytes);
+    if (front_read(ins, window, echo_offset, until, c.address, &c.header) != 0 || c.header.head != CHUNK_HEAD_DATA ||
+        c.header.chunk_bytes != ins->write_unit_bytes)
+        return -ENODATA;
+    *ret_chunk = c;
+    return 0;
 }
 
 /* ---- walking ---- */

@@ -90,11 +90,13 @@ struct check_damage {
     bool superseded;
 };
 
+enum check_half_part { CHECK_HALF_HEADER, CHECK_HALF_TRAILER, CHECK_HALF_ECHO /* of the chunk before */ };
+
 /* A data chunk without one of its two copies of header and table: rot, or torn by a power cut? See judge.c. */
 struct check_half_chunk {
     uint64_t address, device_offset_bytes, incarnation;
     uint32_t chunk_bytes;
-    bool header_damaged;
+    enum check_half_part damaged;
 };
 
 /* Up to which address the chunks of one opening of the pool claim to be durable. */
@@ -121,6 +123,7 @@ struct check_write {
 struct check_replay_chunk {
     uint64_t address;
     uint32_t slot, chunk_bytes;
+    uint64_t echo_offset; /* device offset of its echo, where only that is left of header and table; else 0 */
 };
 
 /* Growable arrays: a pointer, a count, a capacity. */

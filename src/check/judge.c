@@ -51,6 +51,11 @@ int check_note_durable(struct inspection *ins, uint64_t incarnation, uint64_t du
 
 void check_report_halves(struct inspection *ins)
 {
+    static const enum check_problem_id ids[] = {[CHECK_HALF_HEADER] = CHECK_PROBLEM_CHUNK_HEADER_DAMAGED,
+                                                [CHECK_HALF_TRAILER] = CHECK_PROBLEM_CHUNK_TRAILER_DAMAGED,
+                                                [CHECK_HALF_ECHO] = CHECK_PROBLEM_CHUNK_ECHO_DAMAGED};
+    static const char *const parts[] = {
+        [CHECK_HALF_HEADER] = "header", [CHECK_HALF_TRAILER] = "trailer", [CHECK_HALF_ECHO] = "echo of the one before"};
     for (size_t i = 0; i < ins->halves.count; i++) {
         const struct check_half_chunk *h = &ins->halves.list[i];
         const size_t place = durable_place(ins, h->incarnation);
@@ -58,9 +63,9 @@ void check_report_halves(struct inspection *ins)
                              ins->durables.list[place].durable_to >= h->address + h->chunk_bytes;
         enum check_problem_id id = CHECK_PROBLEM_CHUNK_TORN;
         if (durable)
-            id = h->header_damaged ? CHECK_PROBLEM_CHUNK_HEADER_DAMAGED : CHECK_PROBLEM_CHUNK_TRAILER_DAMAGED;
+            id = ids[h->damaged];
         check_found(ins, id, h->device_offset_bytes, h->address, "%" PRIu32 " bytes, its %s", h->chunk_bytes,
-                    h->header_damaged ? "header" : "trailer");
+                    parts[h->damaged]);
     }
 }
 

@@ -25,10 +25,11 @@ enum check_severity { CHECK_WRONG, CHECK_SUSPICIOUS, CHECK_LEAK, CHECK_SEVERITY_
     X(LOG_UNREACHED, "LOG-UNREACHED", WRONG, "flushed, but behind damaged log: it cannot be replayed")                 \
     X(LOG_SLOT_CONFLICT, "LOG-SLOT-CONFLICT", WRONG, "the log to replay runs through a slot that is in use otherwise") \
     X(LOG_ENTRY_RANGE, "LOG-ENTRY-RANGE", WRONG, "an entry of the log to replay lies outside its volume")              \
-    X(CHUNK_HEADER_DAMAGED, "CHUNK-HEADER-DAMAGED", WRONG, "a chunk's header or table is damaged, its trailer intact") \
+    X(CHUNK_HEADER_DAMAGED, "CHUNK-HEADER-DAMAGED", WRONG, "a chunk's header or table is damaged, the copy intact")    \
     X(CHUNK_TRAILER_DAMAGED, "CHUNK-TRAILER-DAMAGED", WRONG, "a chunk's trailer is damaged, its header intact")        \
-    X(CHUNK_TORN, "CHUNK-TORN", SUSPICIOUS, "a chunk that was never known durable lacks its header or its trailer")    \
-    X(CHUNK_DAMAGED, "CHUNK-DAMAGED", WRONG, "a chunk's header and trailer are damaged: its entries are unknown")      \
+    X(CHUNK_ECHO_DAMAGED, "CHUNK-ECHO-DAMAGED", WRONG, "the echo of a chunk's header and table is damaged")            \
+    X(CHUNK_TORN, "CHUNK-TORN", SUSPICIOUS, "a chunk that was never known durable lacks one of its headers")           \
+    X(CHUNK_DAMAGED, "CHUNK-DAMAGED", WRONG, "a chunk's header and its copy are damaged: its entries are unknown")     \
     X(CHAIN_MISMATCH, "CHAIN-MISMATCH", WRONG, "a chunk does not follow from the one before it")                       \
     X(NODE_COPY_DAMAGED, "NODE-COPY-DAMAGED", WRONG, "one of the two copies of a node chunk is damaged")               \
     X(NODE_DAMAGED, "NODE-DAMAGED", WRONG, "both copies of a map node are damaged: what is below it is unreachable")   \

@@ -135,7 +135,7 @@ static void repair_half(struct inspection *ins, const struct check_chunk *c)
     /* The same bytes as the intact copy, or a writer of another mind made them: then they are left alone. */
     if (memcmp(chunk, ins->front, front_bytes) == 0 && !c->first_intact)
         check_repair_add(ins, c->device_offset_bytes, chunk, front_bytes,
-                         "header and table of the chunk at log address %" PRIu64 ", from its trailer", c->address);
+                         "header and table of the chunk at log address %" PRIu64 ", from their copy", c->address);
     else if (memcmp(chunk, ins->front, front_bytes) == 0)
         check_repair_add(ins, c->device_offset_bytes + n - CHUNK_FOOTER_BYTES - front_bytes,
                          chunk + n - CHUNK_FOOTER_BYTES - front_bytes, front_bytes + CHUNK_FOOTER_BYTES,
@@ -143,11 +143,8 @@ static void repair_half(struct inspection *ins, const struct check_chunk *c)
     free(chunk);
 }
 
-int check_half(struct inspection *ins, const struct check_chunk *c)
+static int note_half(struct inspection *ins, const struct check_chunk *c, enum check_half_part damaged)
 {
-    int result = check_note_durable(ins, c->header.incarnation, c->header.durable_to);
-    if (result != 0 || (c->first_intact && c->second_intact))
-        return result;
     struct check_half_chunk *half = check_array_add(&ins->halves);
     if (half == NULL)
         return -ENOMEM;
@@ -155,9 +152,27 @@ int check_half(struct inspection *ins, const struct check_chunk *c)
                                       .device_offset_bytes = c->device_offset_bytes,
                                       .incarnation = c->header.incarnation,
                                       .chunk_bytes = c->header.chunk_bytes,
-                                      .header_damaged = !c->first_intact};
-    repair_half(ins, c);
+                                      .damaged = damaged};
     return 0;
+}
+
+int check_half(struct inspection *ins, const struct check_chunk *c)
+{
+    int result = check_note_durable(ins, c->header.incarnation, c->header.durable_to);
+    if (result != 0 || (c->first_intact && c->second_intact))
+        return result;
+    result = note_half(ins, c, c->first_intact ? CHECK_HALF_TRAILER : CHECK_HALF_HEADER);
+    if (result == 0)
+        repair_half(ins, c);
+    return result;
+}
+
+int check_echo_damaged(struct inspection *ins, const struct check_chunk *c, const uint8_t *front, size_t front_bytes)
+{
+    if (front != NULL && front_bytes == c->header.echo_bytes)
+        check_repair_add(ins, check_chunk_echo_offset(c), front, front_bytes,
+                         "echo in the chunk at log address %" PRIu64, c->address);
+    return note_half(ins, c, CHECK_HALF_ECHO);
 }
 
 /* ---- writing ---- */

@@ -19,6 +19,9 @@ void check_repair_pair(struct inspection *ins, const struct check_chunk *c, cons
 /* A data chunk that lacks header or trailer: noted for check_report_halves, and its repair planned. -ENOMEM. */
 int check_half(struct inspection *ins, const struct check_chunk *c);
 
+/* A data chunk whose echo is damaged: the same. front: header and table of the chunk before it, or NULL. -ENOMEM. */
+int check_echo_damaged(struct inspection *ins, const struct check_chunk *c, const uint8_t *front, size_t front_bytes);
+
 /* Makes the planned writes, flushes, and lists in the report what was written. Device errors. */
 int check_repair_apply(struct inspection *ins, struct error *err);
 bool check_repair_planned(const struct inspection *ins);

@@ -6,10 +6,11 @@
  * the pool, its own address and the chain value before it. Where none does, the log ends.
  *
  * First the chain is followed by headers and tables alone; that gives the highest durable_to any of its chunks claims.
- * Chunks that end above it were perhaps never whole: there the first one whose payload does not verify is the end of
- * the log, and nothing is wrong (R16). Below it a payload that does not verify is a damaged record. And if the chain
- * itself ends below what some chunk further on claims to be durable, flushed log is damaged. (A chunk that was cut off
- * from the chain by an earlier power cut never claims more than where it was cut off.)
+ * A chunk of one write unit that is missing is taken from its echo in the next one. Chunks that end above it were
+ * perhaps never whole: there the first one whose payload does not verify is the end of the log, and nothing is wrong
+ * (R16). Below it a payload that does not verify is a damaged record. And if the chain itself ends below what some
+ * chunk further on claims to be durable, flushed log is damaged. (A chunk that was cut off from the chain by an earlier
+ * power cut never claims more than where it was cut off.)
  */
 #include "check/inspection.h"
 
@@ -120,14 +121,15 @@ static void take_next_segments(struct chain *chain, const struct chunk_header *h
     }
 }
 
-/* Moves on behind a chunk. */
-static int follow(struct chain *chain, const struct check_chunk *c)
+/* Moves on behind a chunk; echo_offset as in struct check_replay_chunk. */
+static int follow(struct chain *chain, const struct check_chunk *c, uint64_t echo_offset)
 {
     struct inspection *ins = chain->ins;
     struct check_replay_chunk *r = check_array_add(&ins->replay);
     if (r == NULL)
         return -ENOMEM;
-    *r = (struct check_replay_chunk){.address = c->address, .slot = c->slot, .chunk_bytes = c->header.chunk_bytes};
+    *r = (struct check_replay_chunk){
+        .address = c->address, .slot = c->slot, .chunk_bytes = c->header.chunk_bytes, .echo_offset = echo_offset};
     chain->value = c->header.chain;
     chain->durable_to = max_u64(chain->durable_to, c->header.durable_to);
     chain->offset += c->header.chunk_bytes;
@@ -142,29 +144,68 @@ static int follow(struct chain *chain, const struct check_chunk *c)
     return check_note_durable(ins, c->header.incarnation, c->header.durable_to);
 }
 
+/* The chunk that is missing at a place, if the one that would follow it lies at another and has its echo. */
+static bool lost_chunk_at(struct chain *chain, struct place at, uint32_t offset, struct place after,
+                          uint32_t after_offset, struct check_chunk *ret_chunk, uint64_t *ret_echo)
+{
+    struct inspection *ins = chain->ins;
+    struct check_chunk next;
+    if (at.slot >= ins->slot_count || after.slot >= ins->slot_count ||
+        after.segment > UINT64_MAX / ins->segment_bytes - 1 || at.segment > UINT64_MAX / ins->segment_bytes - 1)
+        return false;
+    if (after_offset >= ins->segment_bytes ||
+        check_chunk_read(ins, &ins->scan, after.slot, after.segment, after_offset, ins->segment_bytes, &next) != 0 ||
+        next.header.echo_bytes == 0)
+        return false;
+    *ret_echo = check_chunk_echo_offset(&next);
+    return check_chunk_read_echo(ins, &ins->scan, *ret_echo, at.slot, at.segment, offset, ret_chunk) == 0 &&
+           checksum_equal(ret_chunk->header.chain, next.header.previous_chain) &&
+           checksum_equal(ret_chunk->header.previous_chain, chain->value);
+}
+
+/* The next chunk: at the end of the last one, or (*ret_in_next) at the start of the next segment. */
+static bool find_next(struct chain *chain, struct check_chunk *ret_chunk, uint64_t *ret_echo, bool *ret_in_next)
+{
+    const uint32_t unit = chain->ins->write_unit_bytes;
+    const struct place at = chain->at, *next = chain->next;
+    const bool goes_on = !chain->bridged && chain->next_count > 0;
+    *ret_echo = 0;
+    *ret_in_next = false;
+    if (next_chunk_at(chain, at, chain->offset, ret_chunk))
+        return true;
+    *ret_in_next = goes_on && next_chunk_at(chain, next[0], 0, ret_chunk);
+    if (*ret_in_next || lost_chunk_at(chain, at, chain->offset, at, chain->offset + unit, ret_chunk, ret_echo) ||
+        (goes_on && lost_chunk_at(chain, at, chain->offset, next[0], 0, ret_chunk, ret_echo)))
+        return true;
+    *ret_in_next =
+        goes_on && (lost_chunk_at(chain, next[0], 0, next[0], unit, ret_chunk, ret_echo) ||
+                    (chain->next_count > 1 && lost_chunk_at(chain, next[0], 0, next[1], 0, ret_chunk, ret_echo)));
+    if (!*ret_in_next)
+        *ret_echo = 0;
+    return *ret_in_next;
+}
+
 /* 1: followed one more chunk; 0: there is none; -ENOMEM. */
 static int step(struct chain *chain)
 {
     struct inspection *ins = chain->ins;
     struct check_chunk c;
-    if (chain->stopped)
+    uint64_t echo_offset;
+    bool in_next;
+    if (chain->stopped || !find_next(chain, &c, &echo_offset, &in_next))
         return 0;
-    bool found = next_chunk_at(chain, chain->at, chain->offset, &c);
-    if (!found && !chain->bridged && chain->next_count > 0 && next_chunk_at(chain, chain->next[0], 0, &c)) {
-        if (!may_enter(chain, chain->next[0])) {
-            chain->stopped = true;
-            return 0;
-        }
+    if (in_next && !may_enter(chain, chain->next[0])) {
+        chain->stopped = true;
+        return 0;
+    }
+    if (in_next) {
         chain->at = chain->next[0];
         chain->offset = 0;
-        found = true;
     }
-    if (!found)
-        return 0;
     if (ins->replay.count == 0 && (ins->label.flags & LABEL_CLEAN) != 0)
         check_found(ins, CHECK_PROBLEM_CLEAN_LABEL_LOG, c.device_offset_bytes, c.address, "%" PRIu32 " bytes",
                     c.header.chunk_bytes);
-    const int result = follow(chain, &c);
+    const int result = follow(chain, &c, echo_offset);
     return result == 0 ? 1 : result;
 }
 
@@ -178,6 +219,7 @@ struct ahead {
     struct place at;
     uint32_t offset;
     struct checksum previous_chain; /* and follows the chunk with this chain value */
+    struct place bridge_to;         /* slot SLOT_NONE: no bridge found */
 };
 
 /* A chunk of the data head that begins there, whatever comes before it. */
@@ -210,6 +252,9 @@ static void look_ahead_in(struct inspection *ins, struct place at, uint32_t offs
             }
             a->found = true;
             a->claim = max_u64(a->claim, c.header.durable_to);
+            if ((c.header.flags & CHUNK_FLAG_BRIDGE) != 0 && ins->entries[0].index > at.segment)
+                a->bridge_to =
+                    (struct place){.segment = ins->entries[0].index, .slot = (uint32_t)ins->entries[0].count};
             n = c.header.chunk_bytes;
         }
         offset += n;
@@ -220,10 +265,16 @@ static void look_ahead_in(struct inspection *ins, struct place at, uint32_t offs
 /* As far ahead as chunks may have been in flight. */
 static struct ahead look_ahead(struct chain *chain)
 {
-    struct ahead a = {.left_bytes = LOOK_AHEAD_BYTES};
+    struct ahead a = {.left_bytes = LOOK_AHEAD_BYTES, .bridge_to = {.slot = SLOT_NONE}};
     look_ahead_in(chain->ins, chain->at, chain->offset, &a);
     for (uint32_t k = 0; k < chain->next_count && !chain->bridged; k++)
         look_ahead_in(chain->ins, chain->next[k], 0, &a);
+    /* A chunk before a bridge is called durable only behind it. */
+    while (a.bridge_to.slot != SLOT_NONE && a.left_bytes > 0) {
+        const struct place to = a.bridge_to;
+        a.bridge_to.slot = SLOT_NONE;
+        look_ahead_in(chain->ins, to, 0, &a);
+    }
     return a;
 }
 
@@ -283,6 +334,8 @@ struct replayed {
     uint64_t durable_to;
     struct check_chunk chunk;
     const uint8_t *bytes;
+    uint8_t *last_front; /* header and table of the chunk before, as long as an echo may be */
+    size_t last_front_bytes;
 };
 
 /* true if every payload of the chunk is what its table says. */
@@ -342,7 +395,10 @@ static int load_chunk(struct replayed *r, size_t i, bool payload)
     const uint64_t segment = c->address / ins->segment_bytes;
     const uint32_t at = (uint32_t)(c->address % ins->segment_bytes);
     r->bytes = NULL;
-    if (check_chunk_read(ins, &ins->scan, c->slot, segment, at, at + c->chunk_bytes, &r->chunk) != 0)
+    if (c->echo_offset != 0) {
+        if (check_chunk_read_echo(ins, &ins->scan, c->echo_offset, c->slot, segment, at, &r->chunk) != 0)
+            return -EIO;
+    } else if (check_chunk_read(ins, &ins->scan, c->slot, segment, at, at + c->chunk_bytes, &r->chunk) != 0)
         return -EIO;
     if (!payload)
         return 0;
@@ -362,12 +418,31 @@ static int cut_tail(struct replayed *r)
         const int result = load_chunk(r, i, true);
         if (result != 0)
             return result;
-        if (!payload_verifies(r)) {
+        if (c->echo_offset != 0 || !payload_verifies(r)) {
             ins->replay.count = i;
             return 0;
         }
     }
     return 0;
+}
+
+/* Decodes over ins->entries. */
+static int look_at_echo(struct replayed *r)
+{
+    struct inspection *ins = r->ins;
+    struct chunk_header echo;
+    if (chunk_echo_decode(r->bytes, r->chunk.header.chunk_bytes, &r->chunk.header, ins->write_unit_bytes, &echo,
+                          ins->entries) != -EBADMSG)
+        return 0;
+    return check_echo_damaged(ins, &r->chunk, r->last_front_bytes != 0 ? r->last_front : NULL, r->last_front_bytes);
+}
+
+/* The chunk just loaded is the one before the next. */
+static void keep_front(struct replayed *r)
+{
+    const size_t n = CHUNK_HEADER_BYTES + (size_t)r->chunk.header.table_bytes;
+    r->last_front_bytes = r->chunk.header.chunk_bytes == r->ins->write_unit_bytes ? n : 0;
+    memcpy(r->last_front, r->ins->front, r->last_front_bytes);
 }
 
 static int apply_all(struct replayed *r)
@@ -380,8 +455,11 @@ static int apply_all(struct replayed *r)
             return result;
         for (uint32_t k = 0; k < r->chunk.header.entry_count; k++)
             apply_entry(r, &ins->entries[k]);
-        if (check_half(ins, &r->chunk) != 0)
+        /* The echo of a chunk that is not replayed is of no use any more. */
+        const bool echo_matters = i > 0 && r->bytes != NULL;
+        if (check_half(ins, &r->chunk) != 0 || (echo_matters && look_at_echo(r) != 0))
             return -ENOMEM;
+        keep_front(r);
         s->replay_chunks++;
         s->replay_bytes += r->chunk.header.chunk_bytes;
         s->replay_to = r->chunk.address + r->chunk.header.chunk_bytes;
@@ -409,10 +487,14 @@ int check_replay(struct inspection *ins, struct error *err)
         chain.durable_to = max_u64(chain.durable_to, a.claim);
     }
     struct replayed r = {.ins = ins, .durable_to = chain.durable_to};
+    r.last_front = malloc(chunk_echo_bytes_max(ins->write_unit_bytes));
+    if (result == 0 && r.last_front == NULL)
+        result = -ENOMEM;
     if (result == 0)
         result = cut_tail(&r);
     if (result == 0)
         result = apply_all(&r);
+    free(r.last_front);
     return result == 0 ? 0
                        : error_set(err, result, "%s: reading the log behind the checkpoint: %s", ins->dev->name,
                                    strerror(-result));
@@ -460,7 +542,7 @@ static size_t damage_lower_bound(const struct inspection *ins, uint32_t tree, ui
 static void supersede_by_chunk(struct inspection *ins, const struct check_chunk *c)
 {
     /* An entry without bytes stands where the bytes of the entries before it end. */
-    uint64_t address = c->address + CHUNK_HEADER_BYTES + c->header.table_bytes;
+    uint64_t address = c->address + CHUNK_HEADER_BYTES + c->header.table_bytes + c->header.echo_bytes;
     for (uint32_t k = 0; k < c->header.entry_count; k++) {
         const struct chunk_entry *e = &ins->entries[k];
         const struct check_tree *t = volume_of(ins, e);

@@ -1,13 +1,15 @@
 /*
  * A chunk: what is written to the log in one piece. doc/format/chunk.md.
  *
- *     header (CHUNK_HEADER_BYTES) | entry table | payload, packed to the byte | zeroes | trailer | footer
+ *     header (CHUNK_HEADER_BYTES) | entry table | echo | payload, packed to the byte | zeroes | trailer | footer
  * (CHUNK_FOOTER_BYTES)
  *
- * Chunks begin and end on write units. The trailer is a second copy of header and table, so that one bad write unit
- * cannot hide the entries whose payload is intact; it starts in a write unit after the last one that header and table
- * touch, and the footer behind it lets a reader who knows only where chunks may end find it. Chunks of one write unit,
- * and those of the node head (each of which is written twice), have neither.
+ * Chunks begin and end on write units. Header and table are on the device twice, so that one bad write unit can neither
+ * hide entries whose payload is intact nor break the chain. A chunk of more than one write unit has a second copy in
+ * its trailer, which starts in a write unit after the last one that header and table touch; the footer behind it lets a
+ * reader who knows only where chunks may end find it. For a chunk of one write unit the second copy is the echo in the
+ * chunk that follows it in the chain; a bridge, which the log turns on, always has a trailer. Chunks of the node head
+ * have neither: each is written twice.
  *
  * The chain value of a chunk is XXH3-128 over its header (which holds the chain value before it, the incarnation and
  * its own address) and its table (which holds the checksum of every payload): it is stored at the end of the header as
@@ -56,6 +58,7 @@ struct chunk_header {
     uint32_t table_bytes;
     uint32_t payload_bytes;
     uint32_t entry_count;
+    uint32_t echo_bytes; /* header and table of the chunk before, if that is one write unit long; else 0 */
     uint32_t next_slots[LOOKAHEAD_SLOTS_MAX]; /* data head: slots of the segments that follow this one; SLOT_NONE where
                                                  fewer */
     uint64_t
@@ -94,13 +97,29 @@ size_t chunk_table_bytes(const struct chunk_entry *entries, size_t count);
 /* Upper bound of what one more entry of this kind can add to a table. */
 #define CHUNK_TABLE_ENTRY_BYTES_MAX 72
 
-/* Size of the whole chunk for a table and a payload of these sizes. with_trailer: head other than the node head. */
-uint32_t chunk_size_bytes(size_t table_bytes, size_t payload_bytes, uint32_t write_unit_bytes, bool with_trailer);
+/* Which second copy of header and table a chunk is to have. */
+enum chunk_copy {
+    CHUNK_COPY_NONE,    /* node head: the chunk itself is written twice */
+    CHUNK_COPY_ECHO,    /* data head: a trailer, or, if the chunk is one write unit long, the echo in the next one */
+    CHUNK_COPY_TRAILER, /* bridge */
+};
+
+/* Size of the whole chunk for a table, and for echo and payload together, of these sizes. */
+uint32_t chunk_size_bytes(size_t table_bytes, size_t echo_and_payload_bytes, uint32_t write_unit_bytes,
+                          enum chunk_copy copy);
+/* The copy that a chunk with this head and these flags has. */
+enum chunk_copy chunk_copy_of(uint8_t head, uint32_t flags);
+/* Longest echo: a chunk whose header and table are longer than this has a trailer. */
+static inline uint32_t chunk_echo_bytes_max(uint32_t write_unit_bytes)
+{
+    return write_unit_bytes / 2;
+}
 
 /*
- * Encodes everything but the payload into buf (header->chunk_bytes long, the payload already in place at
- * CHUNK_HEADER_BYTES + table_bytes in the order of the entries): header, table, zeroes, trailer, footer. Takes
- * table_bytes, payload_bytes, entry_count and chunk_bytes from the entries, sets them and header->chain.
+ * Encodes everything but echo and payload into buf (header->chunk_bytes long; the echo, header->echo_bytes of it, is
+ * already in place at CHUNK_HEADER_BYTES + table_bytes, the payload behind it in the order of the entries): header,
+ * table, zeroes, trailer, footer. Takes table_bytes, payload_bytes, entry_count and chunk_bytes from the entries, sets
+ * them and header->chain.
  */
 void chunk_encode(struct chunk_header *header, const struct chunk_entry *entries, size_t count, uint8_t *buf,
                   uint32_t write_unit_bytes);
@@ -120,6 +139,15 @@ int chunk_header_decode(const uint8_t *buf, size_t buf_bytes, uint32_t write_uni
  */
 int chunk_table_decode(const uint8_t *buf, size_t buf_bytes, const struct chunk_header *header,
                        struct chunk_entry *ret_entries, struct error *err);
+
+/*
+ * The chunk before `header`'s in the chain, from the echo at buf + CHUNK_HEADER_BYTES + header->table_bytes (buf holds
+ * the echo; header verified). 0: it verifies, and is the one whose chain value `header` names. -ENODATA: no echo.
+ * -EBADMSG: a damaged one. What else is to hold of that chunk (its place, the chain before it) is the caller's to look
+ * at.
+ */
+int chunk_echo_decode(const uint8_t *buf, size_t buf_bytes, const struct chunk_header *header,
+                      uint32_t write_unit_bytes, struct chunk_header *ret_header, struct chunk_entry *ret_entries);
 
 /*
  * Looks at the last CHUNK_FOOTER_BYTES before a possible chunk end. 0 and the footer's values if they are a footer;

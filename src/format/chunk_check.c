@@ -10,16 +10,26 @@
 
 #define RECORD_INDEX_LIMIT (UINT64_C(1) << (MAP_LEAF_BITS + (MAP_LEVELS_MAX - 1) * MAP_INNER_BITS))
 
-uint32_t chunk_size_bytes(size_t table_bytes, size_t payload_bytes, uint32_t write_unit_bytes, bool with_trailer)
+enum chunk_copy chunk_copy_of(uint8_t head, uint32_t flags)
+{
+    if (head == CHUNK_HEAD_NODE)
+        return CHUNK_COPY_NONE;
+    return (flags & CHUNK_FLAG_BRIDGE) != 0 ? CHUNK_COPY_TRAILER : CHUNK_COPY_ECHO;
+}
+
+uint32_t chunk_size_bytes(size_t table_bytes, size_t echo_and_payload_bytes, uint32_t write_unit_bytes,
+                          enum chunk_copy copy)
 {
     CHECK(is_power_of_2(write_unit_bytes));
     CHECK_GE(write_unit_bytes, WRITE_UNIT_BYTES_MIN);
     CHECK_LE(write_unit_bytes, WRITE_UNIT_BYTES_MAX);
     CHECK_LE(table_bytes, CHUNK_BYTES_MAX);
-    CHECK_LE(payload_bytes, CHUNK_BYTES_MAX);
+    CHECK_LE(echo_and_payload_bytes, CHUNK_BYTES_MAX + WRITE_UNIT_BYTES_MAX);
     const uint64_t front_bytes = CHUNK_HEADER_BYTES + table_bytes;
-    const uint64_t body_bytes = front_bytes + payload_bytes;
-    if (!with_trailer || body_bytes <= write_unit_bytes)
+    const uint64_t body_bytes = front_bytes + echo_and_payload_bytes;
+    const bool echoed = copy == CHUNK_COPY_ECHO && body_bytes <= write_unit_bytes &&
+                        front_bytes <= chunk_echo_bytes_max(write_unit_bytes);
+    if (copy == CHUNK_COPY_NONE || echoed)
         return (uint32_t)round_up(body_bytes, write_unit_bytes);
     /* The trailer ends at the footer, the footer at the chunk's end. The smallest chunk whose trailer then begins
      * behind the payload and in a write unit that holds no byte of the front copy. */
@@ -68,10 +78,13 @@ static const char *sizes_fault(const struct chunk_header *h, uint32_t write_unit
         return "table or payload too long";
     if ((h->entry_count == 0) != (h->table_bytes == 0))
         return "table length and entry count disagree";
+    if (h->echo_bytes != 0 && (h->head != CHUNK_HEAD_DATA || h->echo_bytes < CHUNK_HEADER_BYTES ||
+                               h->echo_bytes > chunk_echo_bytes_max(write_unit_bytes)))
+        return "echo length";
     if (h->chunk_bytes > CHUNK_BYTES_MAX)
         return "chunk too long";
-    if (h->chunk_bytes !=
-        chunk_size_bytes(h->table_bytes, h->payload_bytes, write_unit_bytes, h->head != CHUNK_HEAD_NODE))
+    if (h->chunk_bytes != chunk_size_bytes(h->table_bytes, (size_t)h->echo_bytes + h->payload_bytes, write_unit_bytes,
+                                           chunk_copy_of(h->head, h->flags)))
         return "chunk length does not follow from table and payload";
     if (h->address > UINT64_MAX - h->chunk_bytes)
         return "address overflows";

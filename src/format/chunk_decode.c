@@ -41,6 +41,7 @@ static void decode_header_fields(struct source *in, struct chunk_header *h)
         h->next_slots[k] = source_u32(in);
     h->next_segments_first = source_u64(in);
     source_copy(in, h->next_segment_deltas, sizeof(h->next_segment_deltas));
+    h->echo_bytes = source_u32(in);
     source_zeroes(in, CHUNK_HEADER_RESERVED_BYTES);
     h->chain = decode_checksum(in);
 }
@@ -140,7 +141,7 @@ static const char *read_entry(struct table_reader *t, struct chunk_entry *e)
     if (fault != NULL)
         return fault;
     if (length > 0)
-        e->payload_offset = CHUNK_HEADER_BYTES + t->header->table_bytes + t->payload_bytes;
+        e->payload_offset = CHUNK_HEADER_BYTES + t->header->table_bytes + t->header->echo_bytes + t->payload_bytes;
     t->payload_bytes += e->length;
     return NULL;
 }
@@ -187,6 +188,27 @@ int chunk_table_decode(const uint8_t *buf, size_t buf_bytes, const struct chunk_
         return error_set(err, -EBADMSG, "chunk at address %" PRIu64 ", table entry %" PRIu32 ": %s", h->address,
                          t.entry_count, fault);
     CHECK_EQ(t.in.position, h->table_bytes);
+    return 0;
+}
+
+int chunk_echo_decode(const uint8_t *buf, size_t buf_bytes, const struct chunk_header *header,
+                      uint32_t write_unit_bytes, struct chunk_header *ret_header, struct chunk_entry *ret_entries)
+{
+    const size_t front_bytes = CHUNK_HEADER_BYTES + (size_t)header->table_bytes;
+    struct chunk_header echo;
+    if (header->echo_bytes == 0)
+        return -ENODATA;
+    CHECK_GE(buf_bytes, front_bytes + header->echo_bytes);
+    if (chunk_header_decode(buf + front_bytes, header->echo_bytes, write_unit_bytes, &echo, NULL) != 0 ||
+        CHUNK_HEADER_BYTES + (uint64_t)echo.table_bytes != header->echo_bytes)
+        return -EBADMSG;
+    if (echo.head != CHUNK_HEAD_DATA || echo.chunk_bytes != write_unit_bytes ||
+        memcmp(echo.pool_uuid, header->pool_uuid, sizeof(echo.pool_uuid)) != 0 ||
+        !checksum_equal(echo.chain, header->previous_chain))
+        return -EBADMSG;
+    if (chunk_table_decode(buf + front_bytes, header->echo_bytes, &echo, ret_entries, NULL) != 0)
+        return -EBADMSG;
+    *ret_header = echo;
     return 0;
 }
 

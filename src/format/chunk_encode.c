@@ -76,6 +76,7 @@ static void encode_header(struct sink *out, const struct chunk_header *h)
         sink_u32(out, h->next_slots[k]);
     sink_u64(out, h->next_segments_first);
     sink_copy(out, h->next_segment_deltas, sizeof(h->next_segment_deltas));
+    sink_u32(out, h->echo_bytes);
     sink_zeroes(out, CHUNK_HEADER_RESERVED_BYTES);
     CHECK_EQ(out->position, CHUNK_HEADER_SUMMED_BYTES);
 }
@@ -113,7 +114,8 @@ void chunk_encode(struct chunk_header *header, const struct chunk_entry *entries
     h->entry_count = (uint32_t)count;
     h->table_bytes = (uint32_t)table_bytes;
     h->payload_bytes = (uint32_t)payload_bytes;
-    h->chunk_bytes = chunk_size_bytes(table_bytes, payload_bytes, write_unit_bytes, h->head != CHUNK_HEAD_NODE);
+    h->chunk_bytes = chunk_size_bytes(table_bytes, h->echo_bytes + payload_bytes, write_unit_bytes,
+                                      chunk_copy_of(h->head, h->flags));
     const char *fault = chunk_header_fault(h, write_unit_bytes);
     if (fault != NULL)
         check_failed(__FILE__, __LINE__, fault);
@@ -129,7 +131,7 @@ void chunk_encode(struct chunk_header *header, const struct chunk_entry *entries
     sink_u64(&front, h->chain.high);
     CHECK_EQ(front.position, CHUNK_HEADER_BYTES);
 
-    const size_t body_bytes = front_bytes + payload_bytes;
+    const size_t body_bytes = front_bytes + h->echo_bytes + payload_bytes;
     CHECK_LE(body_bytes, h->chunk_bytes);
     memset(buf + body_bytes, 0, h->chunk_bytes - body_bytes);
     if (!chunk_has_trailer(h, write_unit_bytes))

@@ -11,12 +11,12 @@
 #define CHUNK_FOOTER_MAGIC "ASHTRAIL"
 #define CHUNK_MAGIC_BYTES 8
 #define CHUNK_TABLE_ENCODING 1
-#define CHUNK_HEADER_RESERVED_BYTES 16
+#define CHUNK_HEADER_RESERVED_BYTES 12
 #define CHUNK_CHECKSUM_BYTES 16
 /* The part of the header that the chain value is taken over. */
 #define CHUNK_HEADER_SUMMED_BYTES (CHUNK_HEADER_BYTES - CHUNK_CHECKSUM_BYTES)
 
-_Static_assert(CHUNK_HEADER_BYTES == CHUNK_MAGIC_BYTES + 2 + 1 + 1 + 4 + 16 + 8 + 8 + 16 + 8 + 8 + 8 + 8 + 4 * 4 +
+_Static_assert(CHUNK_HEADER_BYTES == CHUNK_MAGIC_BYTES + 2 + 1 + 1 + 4 + 16 + 8 + 8 + 16 + 8 + 8 + 8 + 8 + 5 * 4 +
                                          4 * LOOKAHEAD_SLOTS_MAX + 8 + LOOKAHEAD_SLOTS_MAX +
                                          CHUNK_HEADER_RESERVED_BYTES + CHUNK_CHECKSUM_BYTES,
                "fields fill a chunk header");

@@ -12,6 +12,9 @@
 #include "base/math.h"
 #include "log/rules.h"
 
+/* A bridge with its trailer: header, table and the longest echo fill less than one write unit. */
+#define BRIDGE_UNITS 2
+
 void data_head_init(struct data_head *h, struct env *env, struct env_mutex *lock, struct device *dev,
                     struct slots *slots, const struct geometry *geometry, struct segment_numbers *numbers)
 {
@@ -43,9 +46,8 @@ uint32_t data_head_room(const struct data_head *h)
 {
     if (h->at.slot == SLOT_NONE)
         return 0;
-    /* The last write unit of a segment is kept for a bridge, so that recovery can always go on from where the log ends.
-     */
-    uint32_t usable = h->geometry->segment_bytes - h->geometry->write_unit_bytes;
+    /* Kept for a bridge, so that recovery can always go on from where the log ends. */
+    uint32_t usable = h->geometry->segment_bytes - BRIDGE_UNITS * h->geometry->write_unit_bytes;
     return h->position_bytes < usable ? usable - h->position_bytes : 0;
 }
 
@@ -150,17 +152,23 @@ static void fill_header(struct data_head *h, uint32_t flags, struct chunk_header
     header->incarnation = h->geometry->incarnation;
     header->previous_chain = h->chain;
     header->wall_ns = env_wall_ns(h->dev->env);
+    header->echo_bytes = h->echo_bytes;
     name_next_segments(h, header);
-    h->named_segment = h->next_count > 0 ? h->next[0].segment : 0;
+}
+
+uint32_t data_head_chunk_bytes(const struct data_head *h, size_t table_bytes, uint64_t payload_bytes)
+{
+    return chunk_size_bytes(table_bytes, h->echo_bytes + payload_bytes, h->geometry->write_unit_bytes, CHUNK_COPY_ECHO);
 }
 
 int data_head_build(struct data_head *h, struct chunk_content *content, struct log_chunk **ret_chunk)
 {
     uint32_t unit = h->geometry->write_unit_bytes;
     size_t table_bytes = chunk_table_bytes(content->entries, content->count);
-    uint32_t chunk_bytes = chunk_size_bytes(table_bytes, content->payload_bytes, unit, true);
     bool bridge = (content->flags & CHUNK_FLAG_BRIDGE) != 0;
-    CHECK_LE(chunk_bytes, data_head_room(h) + (bridge ? unit : 0));
+    uint32_t chunk_bytes = chunk_size_bytes(table_bytes, h->echo_bytes + content->payload_bytes, unit,
+                                            chunk_copy_of(CHUNK_HEAD_DATA, content->flags));
+    CHECK_LE(chunk_bytes, data_head_room(h) + (bridge ? BRIDGE_UNITS * unit : 0));
     CHECK_LE(chunk_bytes, CHUNK_BYTES_MAX);
     struct log_chunk *chunk = calloc(1, sizeof *chunk);
     uint8_t *buffer = device_buffer_new(chunk_bytes);
@@ -172,6 +180,8 @@ int data_head_build(struct data_head *h, struct chunk_content *content, struct l
     struct chunk_header header;
     fill_header(h, content->flags, &header);
     size_t at = CHUNK_HEADER_BYTES + table_bytes;
+    memcpy(buffer + at, h->echo, h->echo_bytes);
+    at += h->echo_bytes;
     for (uint32_t i = 0; i < content->count; i++) {
         struct chunk_entry *e = &content->entries[i];
         e->payload_offset = e->length == 0 ? 0 : (uint32_t)at;
@@ -186,8 +196,10 @@ int data_head_build(struct data_head *h, struct chunk_content *content, struct l
     chunk->end_address = header.address + chunk_bytes;
     chunk->device_offset_bytes = slots_device_offset(h->slots, h->at.slot, h->position_bytes);
     chunk->chain = header.chain;
+    chunk->next_segment = header.next_segments_first;
     chunk->buffer = buffer;
     chunk->chunk_bytes = chunk_bytes;
+    chunk->front_bytes = CHUNK_HEADER_BYTES + header.table_bytes;
     *ret_chunk = chunk;
     return 0;
 }
@@ -220,6 +232,11 @@ void data_head_append(struct data_head *h, struct log_chunk *chunk)
     CHECK_EQ(chunk->address, data_head_address(h));
     chunk->number = ++h->sealed_to;
     h->chain = chunk->chain;
+    bool with_trailer = chunk->chunk_bytes > h->geometry->write_unit_bytes;
+    h->echo_bytes = with_trailer ? 0 : chunk->front_bytes;
+    memcpy(h->echo, chunk->buffer, h->echo_bytes);
+    h->assured_segment = with_trailer || h->named_segment == chunk->next_segment ? chunk->next_segment : 0;
+    h->named_segment = chunk->next_segment;
     h->position_bytes += chunk->chunk_bytes;
     h->log_bytes += chunk->chunk_bytes;
     h->in_flight_bytes += chunk->chunk_bytes;

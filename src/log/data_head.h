@@ -10,7 +10,9 @@
  *   2. A chunk never crosses the end of its segment; the next one follows it directly or begins the next segment.
  *   3. The segment numbers of this head grow; so its addresses do.
  *   4. A device flush makes durable only what was written when it started (R18); no waiter joins one under way.
- *   5. After a failed write or flush nothing is sealed any more and no wait succeeds (R30).
+ *   5. Two chunks name the next segment before it is opened, or one that has a trailer: so no damaged write unit hides
+ *      where the log goes on.
+ *   6. After a failed write or flush nothing is sealed any more and no wait succeeds (R30).
  *
  * Locking: `lock` is the pool's mutex, and guards every field that moves. Whoever seals holds the pool's sealing token
  * as well, so that between placing a chunk and appending it nobody else moves the head. No device operation runs under
@@ -39,8 +41,11 @@ struct data_head {
     uint32_t position_bytes;  /* in it */
     struct placed_segment next[LOOKAHEAD_SLOTS_MAX];
     uint32_t next_count;
-    uint64_t named_segment; /* the next segment that the newest chunk of this open names; 0: none */
+    uint64_t named_segment;   /* the next segment that the newest chunk of this open names; 0: none */
+    uint64_t assured_segment; /* the same where no single damaged write unit hides it (invariant 5) */
     struct checksum chain;
+    uint32_t echo_bytes; /* of header and table of the newest chunk, if it is one write unit long; else 0 */
+    uint8_t echo[WRITE_UNIT_BYTES_MAX / 2];
 
     uint64_t sealed_to, written_to, durable_to; /* chunk numbers */
     uint64_t durable_address;                   /* all data-head addresses below are durable */
@@ -60,8 +65,9 @@ struct log_chunk {
     uint64_t address, end_address;
     uint64_t device_offset_bytes;
     struct checksum chain;
+    uint64_t next_segment; /* the first that its header names; 0: none */
     uint8_t *buffer;
-    uint32_t chunk_bytes;
+    uint32_t chunk_bytes, front_bytes;
     bool written;
     bool released; /* its owner let go while earlier chunks were still being written: the head frees it */
 };
@@ -79,7 +85,7 @@ void data_head_init(struct data_head *h, struct env *env, struct env_mutex *lock
                     struct slots *slots, const struct geometry *geometry, struct segment_numbers *numbers);
 void data_head_fini(struct data_head *h);
 
-/* Bytes left for a chunk in the open segment (its last write unit is kept for a bridge). Sealing token or lock held. */
+/* Bytes left for a chunk in the open segment (the place of a bridge at its end is kept). Sealing token or lock held. */
 uint32_t data_head_room(const struct data_head *h);
 
 /* Leaves the open segment, opens the next. Lock and token held. -ENOSPC: no next segment. */
@@ -93,6 +99,9 @@ int data_head_refill(struct data_head *h, uint64_t checkpoint) __attribute__((wa
 /* The same up to `count` next segments. */
 int data_head_refill_to(struct data_head *h, uint32_t count, uint64_t checkpoint) __attribute__((warn_unused_result));
 
+/* Size of the chunk that a table and a payload of these sizes make at the head's present place. Token or lock held. */
+uint32_t data_head_chunk_bytes(const struct data_head *h, size_t table_bytes, uint64_t payload_bytes);
+
 /*
  * Lays a chunk out at the head's present place (token held, lock not): copies the content, computes the chain. It must
  * fit (data_head_room). -ENOMEM.
@@ -103,7 +112,7 @@ int data_head_build(struct data_head *h, struct chunk_content *content, struct l
 void data_head_append(struct data_head *h, struct log_chunk *chunk);
 
 /*
- * Seals a chunk that does nothing but name `to`, the segment that follows, in the write unit kept for that; the caller
+ * Seals a chunk that does nothing but name `to`, the segment that follows, in the place kept for that; the caller
  * writes it and advances. For recovery, and where the next segment was chosen after the newest chunk was sealed: replay
  * must find it named (R13). Token held, lock not. -ENOMEM, -EIO.
  */

@@ -86,7 +86,7 @@ int node_head_reserve(struct node_head *h, uint64_t bytes, uint64_t checkpoint)
     /* Segments are not filled to their last byte: what a pair of full chunks takes may be left over at the end of each.
      */
     uint64_t leftover = 2 * (uint64_t)chunk_size_bytes(CHUNK_TABLE_ENTRY_BYTES_MAX, payload_limit(h),
-                                                       h->geometry->write_unit_bytes, false);
+                                                       h->geometry->write_unit_bytes, CHUNK_COPY_NONE);
     uint64_t usable = h->geometry->segment_bytes - min_u64(leftover, h->geometry->segment_bytes / 2);
     uint64_t have = 0;
     have += room(h) > leftover ? room(h) - leftover : 0;
@@ -221,7 +221,8 @@ int node_head_close_chunk(struct node_head *h, uint64_t checkpoint)
     for (uint32_t i = 0; i < h->entry_count; i++)
         entries[i] = h->entries[i].entry;
     size_t table_bytes = chunk_table_bytes(entries, h->entry_count);
-    uint32_t chunk_bytes = chunk_size_bytes(table_bytes, h->payload_bytes, h->geometry->write_unit_bytes, false);
+    uint32_t chunk_bytes =
+        chunk_size_bytes(table_bytes, h->payload_bytes, h->geometry->write_unit_bytes, CHUNK_COPY_NONE);
     uint32_t offset = CHUNK_HEADER_BYTES + (uint32_t)table_bytes;
     for (uint32_t i = 0; i < h->entry_count; i++) {
         entries[i].payload_offset = offset;

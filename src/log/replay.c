@@ -20,6 +20,8 @@ struct replay {
     struct chunk_entry *entries; /* CHUNK_ENTRIES_MAX: of the chunk being looked at */
     struct chunk_entry *scratch; /* the same, for looking ahead */
     uint64_t checkpoint;
+    uint32_t echo_bytes; /* as in replay_end, of the chunk being looked at */
+    uint8_t echo[WRITE_UNIT_BYTES_MAX / 2];
     struct replay_end end;
 };
 
@@ -90,7 +92,15 @@ enum verdict {
     VERDICT_NONE, /* no chunk of the chain here */
     VERDICT_INTACT,
     VERDICT_PAYLOAD, /* header and table intact, some payload not */
+    VERDICT_ECHO,    /* header and table known from the next chunk, nothing else left */
 };
+
+static void keep_echo(struct replay *r, const struct chunk_header *header, const uint8_t *front)
+{
+    bool echoed = header->chunk_bytes == r->geometry->write_unit_bytes;
+    r->echo_bytes = echoed ? CHUNK_HEADER_BYTES + header->table_bytes : 0;
+    memcpy(r->echo, front, r->echo_bytes);
+}
 
 static int look_at(struct replay *r, struct placed_segment at, uint32_t position, struct chunk_header *header,
                    enum verdict *ret_verdict)
@@ -117,6 +127,7 @@ static int look_at(struct replay *r, struct placed_segment at, uint32_t position
     if (buf == NULL)
         return r->window.error;
     *ret_verdict = VERDICT_INTACT;
+    keep_echo(r, header, buf);
     r->end.repaired_header_count += from_trailer;
     for (uint32_t i = 0; i < header->entry_count; i++) {
         const struct chunk_entry *e = &r->entries[i];
@@ -126,36 +137,96 @@ static int look_at(struct replay *r, struct placed_segment at, uint32_t position
     return 0;
 }
 
-/* Looks for whole chunks of segment `at` from position on, within *budget bytes; *highest is raised to what they call
- * durable. */
-static int scan_segment(struct replay *r, struct placed_segment at, uint32_t position, uint64_t *budget,
-                        uint64_t *highest, bool *found)
+/* The chunk that is missing at `lost`, from the echo in the one that would follow it at `at`. */
+static int look_behind(struct replay *r, uint64_t lost, struct placed_segment at, uint32_t position,
+                       struct chunk_header *header, enum verdict *ret_verdict)
+{
+    struct chunk_header next;
+    uint32_t unit = r->geometry->write_unit_bytes;
+    if (position + unit > r->geometry->segment_bytes)
+        return 0;
+    int result = decode_at(r, at, position, &next, r->scratch);
+    if (result == -ENODATA || result == -EBADMSG || result == -EOPNOTSUPP)
+        return 0;
+    if (result != 0)
+        return result;
+    uint32_t echo_at = CHUNK_HEADER_BYTES + next.table_bytes;
+    const uint8_t *buf = window_get(&r->window, at.slot, position, echo_at + next.echo_bytes);
+    if (buf == NULL)
+        return r->window.error;
+    if (chunk_echo_decode(buf, echo_at + next.echo_bytes, &next, unit, header, r->entries) != 0)
+        return 0;
+    if (header->address != lost || !checksum_equal(header->previous_chain, r->end.chain))
+        return 0;
+    *ret_verdict = VERDICT_ECHO;
+    keep_echo(r, header, buf + echo_at);
+    r->end.repaired_header_count++;
+    return 0;
+}
+
+/* A chunk of one write unit is missing where the log should go on, at its end or at the start of the next segment. */
+static int find_lost_chunk(struct replay *r, struct chunk_header *header, enum verdict *ret_verdict, bool *ret_in_next)
+{
+    uint32_t unit = r->geometry->write_unit_bytes, here = r->end.position_bytes;
+    uint64_t lost = address_of(r, r->end.at, here);
+    *ret_in_next = false;
+    int result = look_behind(r, lost, r->end.at, here + unit, header, ret_verdict);
+    if (result != 0 || *ret_verdict != VERDICT_NONE || r->end.next_count == 0)
+        return result;
+    result = look_behind(r, lost, r->end.next[0], 0, header, ret_verdict);
+    if (result != 0 || *ret_verdict != VERDICT_NONE)
+        return result;
+    *ret_in_next = true;
+    lost = address_of(r, r->end.next[0], 0);
+    result = look_behind(r, lost, r->end.next[0], unit, header, ret_verdict);
+    if (result != 0 || *ret_verdict != VERDICT_NONE || r->end.next_count == 1)
+        return result;
+    return look_behind(r, lost, r->end.next[1], 0, header, ret_verdict);
+}
+
+/* What is found ahead of the end of the chain. */
+struct ahead {
+    uint64_t budget;  /* bytes to look at */
+    uint64_t highest; /* address up to which a chunk found calls the log durable */
+    bool found;
+    struct placed_segment bridge_to; /* slot SLOT_NONE: no bridge found */
+};
+
+/* Looks for whole chunks of segment `at` from position on. */
+static int scan_segment(struct replay *r, struct placed_segment at, uint32_t position, struct ahead *a)
 {
     uint32_t unit = r->geometry->write_unit_bytes;
-    for (; position + unit <= r->geometry->segment_bytes && *budget >= unit; position += unit, *budget -= unit) {
+    for (; position + unit <= r->geometry->segment_bytes && a->budget >= unit; position += unit, a->budget -= unit) {
         struct chunk_header header;
         int result = decode_at(r, at, position, &header, r->scratch);
         if (result == -ENODATA || result == -EBADMSG || result == -EOPNOTSUPP)
             continue;
         if (result != 0)
             return result;
-        *found = true;
-        *highest = max_u64(*highest, header.durable_to);
+        a->found = true;
+        a->highest = max_u64(a->highest, header.durable_to);
+        if ((header.flags & CHUNK_FLAG_BRIDGE) != 0 && r->scratch[0].index > at.segment &&
+            r->scratch[0].count < r->geometry->slot_count)
+            a->bridge_to =
+                (struct placed_segment){.segment = r->scratch[0].index, .slot = (uint32_t)r->scratch[0].count};
     }
     return 0;
 }
 
-/* What chunks ahead of [at, position) know to be durable. */
-static int look_ahead(struct replay *r, uint32_t position, uint64_t *ret_highest, bool *ret_traces)
+/* What chunks ahead of the end of the chain know to be durable, behind bridges too: a chunk before a bridge is called
+ * so only there. */
+static int look_ahead(struct replay *r, struct ahead *ret_ahead)
 {
-    uint64_t budget = REPLAY_AHEAD_BYTES;
-    bool elsewhere = false;
-    *ret_highest = 0;
-    *ret_traces = false;
-    int result = scan_segment(r, r->end.at, position, &budget, ret_highest, ret_traces);
-    for (uint32_t i = 0; i < r->end.next_count && result == 0 && budget > 0; i++)
-        result = scan_segment(r, r->end.next[i], 0, &budget, ret_highest, &elsewhere);
-    *ret_traces = *ret_traces || elsewhere;
+    struct ahead a = {.budget = REPLAY_AHEAD_BYTES, .bridge_to = {.slot = SLOT_NONE}};
+    int result = scan_segment(r, r->end.at, r->end.position_bytes, &a);
+    for (uint32_t i = 0; i < r->end.next_count && result == 0 && a.budget > 0; i++)
+        result = scan_segment(r, r->end.next[i], 0, &a);
+    while (result == 0 && a.bridge_to.slot != SLOT_NONE && a.budget > 0) {
+        struct placed_segment to = a.bridge_to;
+        a.bridge_to.slot = SLOT_NONE;
+        result = scan_segment(r, to, 0, &a);
+    }
+    *ret_ahead = a;
     return result;
 }
 
@@ -247,6 +318,8 @@ static int cross_bridge(struct replay *r, const struct chunk_entry *e)
 static int take_chunk(struct replay *r, const struct chunk_header *header, replay_apply apply, void *arg)
 {
     r->end.chain = header->chain;
+    r->end.echo_bytes = r->echo_bytes;
+    memcpy(r->end.echo, r->echo, r->echo_bytes);
     r->end.chunk_sequence = header->sequence;
     r->end.position_bytes += header->chunk_bytes;
     r->end.replayed_bytes += header->chunk_bytes;
@@ -277,16 +350,20 @@ static int step(struct replay *r, replay_apply apply, void *arg)
 {
     struct chunk_header header;
     enum verdict verdict;
-    bool in_next, traces = false;
-    uint64_t durable = 0, here = address_of(r, r->end.at, r->end.position_bytes);
+    bool in_next;
+    struct ahead ahead = {0};
+    uint64_t here = address_of(r, r->end.at, r->end.position_bytes);
     int result = find_next_chunk(r, &header, &verdict, &in_next);
+    if (result == 0 && verdict == VERDICT_NONE)
+        result = find_lost_chunk(r, &header, &verdict, &in_next);
     if (result == 0 && verdict != VERDICT_INTACT)
-        result = look_ahead(r, r->end.position_bytes, &durable, &traces);
+        result = look_ahead(r, &ahead);
     if (result != 0)
         return result;
     if ((r->geometry->rules_off & RULE_OFF_DURABLE_TO) != 0)
-        durable = 0;
-    bool flushed = verdict == VERDICT_PAYLOAD && durable >= header.address + header.chunk_bytes;
+        ahead.highest = 0;
+    bool damaged = verdict == VERDICT_PAYLOAD || verdict == VERDICT_ECHO;
+    bool flushed = damaged && ahead.highest >= header.address + header.chunk_bytes;
     if (verdict == VERDICT_INTACT || flushed) {
         /* look_ahead moved the window only: r->entries are still those of this chunk. */
         r->end.damaged_entry_count += flushed;
@@ -295,11 +372,11 @@ static int step(struct replay *r, replay_apply apply, void *arg)
         result = take_chunk(r, &header, apply, arg);
         return result == 0 ? 1 : result;
     }
-    r->end.traces_beyond = traces;
-    if (durable > here) {
+    r->end.traces_beyond = ahead.found;
+    if (ahead.highest > here) {
         r->end.damaged = true;
         r->end.damaged_from = here;
-        r->end.damaged_to = durable;
+        r->end.damaged_to = ahead.highest;
     }
     return 0;
 }
@@ -325,32 +402,50 @@ static int begin(struct replay *r, const struct label *label)
     return take_next(r, next, count);
 }
 
+static void free_replay(struct replay *r)
+{
+    window_fini(&r->window);
+    free(r->entries);
+    free(r->scratch);
+    free(r);
+}
+
+static struct replay *replay_new(struct device *dev, struct slots *slots, const struct geometry *geometry)
+{
+    struct replay *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return NULL;
+    r->slots = slots;
+    r->geometry = geometry;
+    r->entries = malloc(CHUNK_ENTRIES_MAX * sizeof *r->entries);
+    r->scratch = malloc(CHUNK_ENTRIES_MAX * sizeof *r->scratch);
+    int result = window_init(&r->window, dev, slots, geometry);
+    if (result == 0 && r->entries != NULL && r->scratch != NULL)
+        return r;
+    free_replay(r);
+    return NULL;
+}
+
 int replay_run(struct device *dev, struct slots *slots, const struct geometry *geometry, const struct label *label,
                replay_apply apply, void *arg, struct replay_end *ret_end, struct error *err)
 {
-    struct replay r = {.slots = slots, .geometry = geometry};
-    r.entries = malloc(CHUNK_ENTRIES_MAX * sizeof *r.entries);
-    r.scratch = malloc(CHUNK_ENTRIES_MAX * sizeof *r.scratch);
-    int result = window_init(&r.window, dev, slots, geometry);
-    if (result == 0 && (r.entries == NULL || r.scratch == NULL))
-        result = -ENOMEM;
-    if (result == 0)
-        result = begin(&r, label);
+    struct replay *r = replay_new(dev, slots, geometry);
+    if (r == NULL)
+        return error_set(err, -ENOMEM, "%s: no memory to replay the log", dev->name);
+    int result = begin(r, label);
     while (result == 0 || result == 1) {
-        result = step(&r, apply, arg);
+        result = step(r, apply, arg);
         if (result == 0)
             break;
     }
     if (result == 0)
-        *ret_end = r.end;
+        *ret_end = r->end;
     else
         error_set(err, result, "%s: replay of the log stopped at address %llu: %s", dev->name,
-                  (unsigned long long)address_of(&r, r.end.at, r.end.position_bytes),
+                  (unsigned long long)address_of(r, r->end.at, r->end.position_bytes),
                   result == -EBADMSG
                       ? "what the log says about its slots contradicts the slot table; 'ashlar check' tells more"
                       : strerror(-result));
-    window_fini(&r.window);
-    free(r.entries);
-    free(r.scratch);
+    free_replay(r);
     return result;
 }

@@ -3,12 +3,17 @@
  * nothing up (R27): each valid chunk's entries are handed to apply() in log order.
  *
  * At each step the chunk that continues the chain lies directly behind the last one, or at the start of the next
- * segment that the last chunk named. It counts if header and table verify (from their trailer copy, where the front is
- * damaged), it names this pool, this address and the chain so far. Then: payload verifies applied it does not, a later
- * chunk says it was flushed         applied: its records are damaged, and will be called so when read it does not,
- * nobody says so                            the end of the log (a torn write nobody was told is durable) Where no chunk
- * continues the chain, and a later one within REPLAY_AHEAD_BYTES says that it had been flushed beyond here, flushed log
- * is damaged (R16). Otherwise this is the end. A read error is neither: it is returned.
+ * segment that the last chunk named. It counts if header and table verify (where they are damaged, from their second
+ * copy: the trailer, or the echo in the chunk after it), it names this pool, this address and the chain so far. Then,
+ * if
+ *
+ *     the payload verifies                                 it is applied
+ *     it does not, a later chunk says it was flushed       it is applied: its records are damaged, and will be called
+ * so when they are read it does not, and nobody says so                      this is the end of the log: a torn write
+ * nobody was told is durable
+ *
+ * Where no chunk continues the chain, and a later one within REPLAY_AHEAD_BYTES says that it had been flushed beyond
+ * here, flushed log is damaged (R16). Otherwise this is the end. A read error is neither: it is returned.
  */
 #ifndef ASHLAR_LOG_REPLAY_H
 #define ASHLAR_LOG_REPLAY_H
@@ -30,6 +35,8 @@ struct replay_end {
     struct placed_segment at; /* where the log ends */
     uint32_t position_bytes;
     struct checksum chain;
+    uint32_t echo_bytes; /* header and table of the last chunk, if it is one write unit long; else 0 */
+    uint8_t echo[WRITE_UNIT_BYTES_MAX / 2];
     struct placed_segment next[LOOKAHEAD_SLOTS_MAX];
     uint32_t next_count;
     uint64_t chunk_sequence;  /* of the last chunk */
@@ -37,7 +44,7 @@ struct replay_end {
     uint64_t chunk_count, replayed_bytes;
     uint64_t segment_count;            /* segments the log runs through behind the first */
     uint64_t damaged_entry_count;      /* payloads that did not verify although flushed */
-    uint64_t repaired_header_count;    /* chunks taken from their trailer */
+    uint64_t repaired_header_count;    /* chunks taken from the second copy of header and table */
     bool traces_beyond;                /* a chunk of this segment lies behind the end: something was issued there */
     bool after_bridge;                 /* the end is the start of a segment that a bridge leads to */
     bool damaged;                      /* flushed log from here on is lost */

@@ -239,8 +239,7 @@ struct selection {
 
 static uint32_t selection_chunk_bytes(const struct batch *b, const struct selection *s)
 {
-    return chunk_size_bytes(chunk_table_bytes(s->entries, s->count), s->payload_bytes,
-                            b->pool->geometry.write_unit_bytes, true);
+    return data_head_chunk_bytes(&b->pool->data, chunk_table_bytes(s->entries, s->count), s->payload_bytes);
 }
 
 static void select_item(struct selection *s, struct item *item)
@@ -262,7 +261,7 @@ static void unselect_last(struct selection *s)
  * so that a segment is filled to less than its next-smallest record. */
 static void select_items(struct batch *b, struct selection *s, uint32_t room)
 {
-    uint64_t estimate = CHUNK_HEADER_BYTES + CHUNK_FOOTER_BYTES;
+    uint64_t estimate = CHUNK_HEADER_BYTES + CHUNK_FOOTER_BYTES + b->pool->data.echo_bytes;
     s->count = 0;
     s->payload_bytes = 0;
     for (uint32_t i = b->first_unsealed; i < b->item_count && s->count < CHUNK_ITEMS_MAX; i++) {
@@ -366,13 +365,13 @@ static int grow_chunks(struct batch *b)
     return 0;
 }
 
-/* The next segment was chosen after the newest chunk was sealed (there was no room on the host before): a bridge names
- * it. */
+/* The next segment was chosen after the newest chunk was sealed (there was no room on the host before), or only that
+ * one names it, in a single write unit: a bridge names it. */
 static int name_next(struct batch *b)
 {
     struct data_head *h = &b->pool->data;
     int result = h->next_count > 0 ? 0 : data_head_refill(h, b->pool->checkpoint);
-    if (result != 0 || h->named_segment == h->next[0].segment)
+    if (result != 0 || h->assured_segment == h->next[0].segment)
         return result;
     result = grow_chunks(b);
     if (result == 0)

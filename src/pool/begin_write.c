@@ -61,6 +61,11 @@ static int cross_over(struct pool *pool)
     return_next(pool);
     env_mutex_unlock(&pool->lock);
     int result = data_head_refill_to(h, 1, pool->checkpoint);
+    /* What was replayed is made durable first, so that the bridge says so of the chunk before it. */
+    env_mutex_lock(&pool->lock);
+    if (result == 0)
+        result = data_head_wait_durable(h, h->sealed_to);
+    env_mutex_unlock(&pool->lock);
     if (result == 0)
         result = write_bridge(h);
     if (result != 0)

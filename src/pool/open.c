@@ -287,6 +287,8 @@ static void set_heads(struct pool *pool)
     h->at = end->at;
     h->position_bytes = end->position_bytes;
     h->chain = end->chain;
+    h->echo_bytes = end->echo_bytes;
+    memcpy(h->echo, end->echo, end->echo_bytes);
     memcpy(h->next, end->next, sizeof h->next);
     h->next_count = end->next_count;
     /* What was read here an earlier process may have written and not flushed: it counts as one chunk, written, not

@@ -28,7 +28,7 @@ uint64_t record_reserve_bytes(uint32_t record_bytes)
 uint64_t pool_usable_segment_bytes(const struct pool *pool)
 {
     const struct geometry *g = &pool->geometry;
-    return g->segment_bytes - g->segment_bytes / SEGMENT_RECORDS_MIN - 3 * (uint64_t)g->write_unit_bytes;
+    return g->segment_bytes - g->segment_bytes / SEGMENT_RECORDS_MIN - 4 * (uint64_t)g->write_unit_bytes;
 }
 
 void pool_compute_reserve(struct pool *pool)

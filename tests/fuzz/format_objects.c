@@ -194,6 +194,8 @@ struct chunk_header random_chunk_header(struct prng *r, enum chunk_head head, ui
     if (head != CHUNK_HEAD_DATA)
         return h;
     h.previous_chain = random_checksum(r);
+    if (prng_chance(r, 400))
+        h.echo_bytes = (uint32_t)random_between(r, CHUNK_HEADER_BYTES, chunk_echo_bytes_max(write_unit_bytes));
     const uint64_t next_count = prng_below(r, LOOKAHEAD_SLOTS_MAX + 1);
     for (size_t k = 0; k < next_count; k++) {
         h.next_slots[k] = (uint32_t)prng_below(r, SLOT_COUNT_MAX);

@@ -1,7 +1,7 @@
 /*
- * Fuzz target: a chunk's header, table and footer. Input: write unit (as a power), then the chunk from its header on.
- * Given to the decoders as it is, then with header and table's checksum made right. The encoding is canonical: what is
- * taken must encode to the same header and table.
+ * Fuzz target: a chunk's header, table, echo and footer. Input: write unit (as a power), then the chunk from its header
+ * on. Given to the decoders as it is, then with header and table's checksum made right. The encoding is canonical: what
+ * is taken must encode to the same header and table.
  */
 #include "fuzz.h"
 
@@ -27,7 +27,7 @@ static void repair(uint8_t *chunk, const struct chunk_header *h)
 
 static void check_offsets(const struct chunk_header *h, const struct chunk_entry *entries)
 {
-    uint64_t offset = CHUNK_HEADER_BYTES + (uint64_t)h->table_bytes;
+    uint64_t offset = CHUNK_HEADER_BYTES + (uint64_t)h->table_bytes + h->echo_bytes;
     for (size_t i = 0; i < h->entry_count; i++) {
         CHECK_EQ(entries[i].payload_offset, entries[i].length > 0 ? offset : 0);
         offset += entries[i].length;
@@ -57,6 +57,30 @@ static int decode(const uint8_t *chunk, size_t n, uint32_t write_unit_bytes, str
     return 1;
 }
 
+/* The echo, as it is and as that of the chunk before whatever it holds: its checksum and the name of it made right. */
+static void look_at_echo(const uint8_t *chunk, size_t n, const struct chunk_header *h, uint32_t write_unit_bytes)
+{
+    static struct chunk_entry entries[CHUNK_ENTRIES_MAX];
+    static uint8_t repaired[CHUNK_HEADER_BYTES + CHUNK_BYTES_MAX];
+    const size_t at = CHUNK_HEADER_BYTES + (size_t)h->table_bytes;
+    struct chunk_header echo, name = *h;
+    if (h->echo_bytes == 0 || n < at + h->echo_bytes)
+        return;
+    (void)chunk_echo_decode(chunk, n, h, write_unit_bytes, &echo, entries);
+    memcpy(repaired, chunk, at + h->echo_bytes);
+    if (chunk_header_decode(repaired + at, h->echo_bytes, write_unit_bytes, &echo, NULL) != 0 ||
+        CHUNK_HEADER_BYTES + echo.table_bytes != h->echo_bytes)
+        return;
+    repair(repaired + at, &echo);
+    CHECK_EQ(chunk_header_decode(repaired + at, h->echo_bytes, write_unit_bytes, &echo, NULL), 0);
+    name.previous_chain = echo.chain;
+    memcpy(name.pool_uuid, echo.pool_uuid, sizeof(name.pool_uuid));
+    if (chunk_echo_decode(repaired, at + h->echo_bytes, &name, write_unit_bytes, &echo, entries) != 0)
+        return;
+    CHECK_EQ(echo.chunk_bytes, write_unit_bytes);
+    check_offsets(&echo, entries);
+}
+
 static void look_for_footer(const uint8_t *bytes, size_t n)
 {
     if (n < CHUNK_FOOTER_BYTES)
@@ -79,8 +103,10 @@ int fuzz_one(const uint8_t *bytes, size_t n)
     n--;
     look_for_footer(chunk, n);
     struct chunk_header h;
-    if (decode(chunk, n, write_unit_bytes, &h) == 1)
+    if (decode(chunk, n, write_unit_bytes, &h) == 1) {
+        look_at_echo(chunk, n, &h, write_unit_bytes);
         return 1;
+    }
     if (chunk_header_decode(chunk, n, write_unit_bytes, &h, NULL) != 0 || n < CHUNK_HEADER_BYTES + h.table_bytes)
         return 0;
     static uint8_t repaired[CHUNK_HEADER_BYTES + CHUNK_BYTES_MAX];
@@ -103,9 +129,19 @@ size_t fuzz_generate(struct prng *r, uint8_t *buf)
     const size_t count =
         random_chunk_entries(r, head, flags, 1 + random_magnitude(r, 8), PAYLOAD_BYTES_MAX / 2, entries);
     /* Payload is not looked at; the whole chunk is within the input's room. */
-    static uint8_t chunk[CHUNK_BYTES_MAX];
+    static uint8_t chunk[CHUNK_BYTES_MAX], before[WRITE_UNIT_BYTES_MAX];
+    if (h.echo_bytes != 0) {
+        struct chunk_header small = random_chunk_header(r, head, 0, write_unit_bytes);
+        const struct chunk_entry trim = {.kind = ENTRY_TRIM, .branch = 16, .index = 1, .count = 1};
+        small.echo_bytes = 0;
+        chunk_encode(&small, &trim, 1, before, write_unit_bytes);
+        h.echo_bytes = CHUNK_HEADER_BYTES + small.table_bytes;
+        h.previous_chain = small.chain;
+        memcpy(h.pool_uuid, small.pool_uuid, sizeof(h.pool_uuid));
+        memcpy(chunk + CHUNK_HEADER_BYTES + chunk_table_bytes(entries, count), before, h.echo_bytes);
+    }
     chunk_encode(&h, entries, count, chunk, write_unit_bytes);
-    size_t n = CHUNK_HEADER_BYTES + h.table_bytes;
+    size_t n = CHUNK_HEADER_BYTES + h.table_bytes + h.echo_bytes;
     if (prng_chance(r, 300) && h.chunk_bytes < FUZZ_INPUT_BYTES_MAX)
         n = h.chunk_bytes;
     memcpy(buf + 1, chunk, n);

@@ -102,19 +102,21 @@ def round_up(n, unit):
     return -(-n // unit) * unit
 
 
-def chunk_layout(head, table, payload):
+def chunk_layout(head, flags, table, echo, payload):
     """(chunk bytes, offset of the trailer or None)"""
     front = 192 + len(table)
-    body = front + len(payload)
-    if body <= WRITE_UNIT or head == NODE_HEAD:
+    body = front + len(echo) + len(payload)
+    if head == NODE_HEAD or (body <= WRITE_UNIT and front <= WRITE_UNIT // 2 and not flags & BRIDGE):
         return round_up(body, WRITE_UNIT), None
     size = round_up(max(body, round_up(front, WRITE_UNIT)) + front + 32, WRITE_UNIT)
     return size, size - 32 - front
 
 
-def chunk(head, flags, address, sequence, count, table, payload=b"", next_slots=(), next_segments=()):
-    size, trailer = chunk_layout(head, table, payload)
+def chunk(head, flags, address, sequence, count, table, payload=b"", next_slots=(), next_segments=(), echo=b""):
+    size, trailer = chunk_layout(head, flags, table, echo, payload)
     previous, durable_to = (count_up(0x80, 16), 5 * SEGMENT) if head == DATA_HEAD else (bytes(16), 0)
+    if echo:
+        previous = echo[176:192]
     deltas = [0] * 8
     for k in range(1, len(next_segments)):
         deltas[k] = next_segments[k] - next_segments[k - 1]
@@ -122,14 +124,14 @@ def chunk(head, flags, address, sequence, count, table, payload=b"", next_slots=
     header = b"".join([
         b"ASHCHUNK", u16(1), u8(head), u8(1), u32(flags), count_up(0x20, 16), u64(address), u64(0x99), previous,
         u64(durable_to), u64(3000), u64(0), u64(sequence), u32(size), u32(len(table)), u32(len(payload)), u32(count),
-        *map(u32, slots), u64(next_segments[0] if next_segments else 0), bytes(deltas), bytes(16)])
+        *map(u32, slots), u64(next_segments[0] if next_segments else 0), bytes(deltas), u32(len(echo)), bytes(12)])
     assert len(header) == 176
     chain = sum16(sum16(header), table)
     front = header + chain + table
     if trailer is None:
-        return (front + payload).ljust(size, b"\0")
+        return (front + echo + payload).ljust(size, b"\0")
     footer = b"ASHTRAIL" + u64(address) + u32(size) + u32(len(front)) + chain[:8]
-    return (front + payload).ljust(trailer, b"\0") + front + footer
+    return (front + echo + payload).ljust(trailer, b"\0") + front + footer
 
 
 def run(kind, branch, index, count, codec=None, level=None):
@@ -150,6 +152,20 @@ def data_chunk():
     table += run(3, 16, 0, 2) + varint(10) + varint(2**40)
     table += run(4, 16, 5, 1) + varint(1)
     return chunk(DATA_HEAD, 0, 5 * SEGMENT + WRITE_UNIT, 7, 6, table, first + second + raw, (2, 7), (7, 11))
+
+
+def small_chunk():
+    """One write unit: its header and table are repeated in the chunk that follows."""
+    patch = b"\4" * 100
+    table = run(2, 16, 3, 1, codec=LZ4) + varint(0) + varint(8) + stored(patch) + run(3, 17, 8, 1) + varint(1)
+    return chunk(DATA_HEAD, 0, 5 * SEGMENT + 2 * WRITE_UNIT, 9, 2, table, patch, (2,), (7,)), 192 + len(table)
+
+
+def echo_chunk():
+    before, front = small_chunk()
+    record = b"\5" * 200
+    return chunk(DATA_HEAD, 0, 5 * SEGMENT + 3 * WRITE_UNIT, 10, 1, run(1, 16, 9, 1, codec=ZSTD) + stored(record), record,
+                 (2,), (7,), before[:front])
 
 
 def node_chunk():
@@ -221,6 +237,8 @@ VECTORS = {
     "pointer": pointer(DATA, ZSTD, 0x1122334455667788, 0xABCDE, count_up(0x10, 16), LOSSY),
     "label": label(),
     "chunk_data": data_chunk(),
+    "chunk_small": small_chunk()[0],
+    "chunk_echo": echo_chunk(),
     "chunk_node": node_chunk(),
     "chunk_bridge": bridge_chunk(),
     "leaf": leaf(),

@@ -16,7 +16,6 @@
 #include "check/check.h"
 #include "format/limits.h"
 #include "model/driver.h"
-#include "model/labels.h"
 #include "seed.h"
 #include "sim/log_scan.h"
 #include "sim/rig.h"
@@ -43,7 +42,7 @@ struct sweep {
     struct log_scan scan;
     uint64_t branch[ORACLE_VOLUMES];
     char names[ORACLE_VOLUMES][ORACLE_NAME_BYTES];
-    uint64_t pages, harmless, repaired, refused, lost_records;
+    uint64_t pages, harmless, repaired, lost_records;
 };
 
 static bool sweep_prepare(struct sweep *w, bool closed, struct text *why)
@@ -177,52 +176,6 @@ static bool page_is_tail(const struct sweep *w, uint64_t page)
     return false;
 }
 
-/*
- * A chunk of one write unit has no second copy of its table. Behind the last checkpoint nothing else says what was in
- * it either: its loss cannot be named by volume and range, only by its place in the log.
- */
-static bool page_is_lone_chunk(const struct sweep *w, uint64_t page)
-{
-    struct label label;
-    if (!labels_newest(store_pool_disk(w->s), w->options.disk_bytes, &label))
-        return false;
-    for (size_t i = 0; i < w->scan.count; i++) {
-        const struct scanned_chunk *c = &w->scan.chunks[i];
-        if (c->offset_bytes == page && c->header.chunk_bytes == PAGE && c->header.head == CHUNK_HEAD_DATA &&
-            c->header.address >= label.replay_address)
-            return true;
-    }
-    return false;
-}
-
-/* The pool refuses to open and says where; read-only it opens, and no sector has a value it never had. */
-static bool lone_chunk_is_refused(struct sweep *w, const struct sim_image *image, struct text *why)
-{
-    struct text refusal = {0};
-    struct store *s = store_pool_from_image(&w->options, image, SIM_LOSS_NONE, 1, NULL, NULL, &refusal);
-    bool good = s == NULL && strstr(refusal.bytes, "damaged at address") != NULL;
-    if (!good)
-        text_printf(why, "a chunk without a second copy is lost, and the pool opens, or says only: %s",
-                    s == NULL ? refusal.bytes : "nothing");
-    if (s != NULL)
-        s->ops->free(s);
-    text_free(&refusal);
-    struct store_pool_options options = w->options;
-    options.read_only = true;
-    s = good ? store_pool_from_image(&options, image, SIM_LOSS_NONE, 1, NULL, NULL, why) : NULL;
-    good = s != NULL;
-    for (unsigned v = 0; v < profile.volume_count && good; v++) {
-        uint8_t bytes[SECTOR_BYTES];
-        good = s->ops->adopt(s, v, w->names[v]) == 0;
-        for (uint64_t i = 0; i < profile.size_bytes[v] / SECTOR_BYTES && good; i++)
-            good = s->ops->read(s, v, i * SECTOR_BYTES, bytes, SECTOR_BYTES) == 0 &&
-                   oracle_was_ever(w->o, v, i, sector_value(bytes));
-    }
-    if (s != NULL)
-        s->ops->free(s);
-    return good;
-}
-
 /* The damaged disk: a pool on it has to hold, where need be after a repair. */
 static bool damaged_disk_holds(struct sweep *w, struct sim_disk *disk, uint64_t page, struct text *why)
 {
@@ -263,17 +216,7 @@ static bool page_holds(struct sweep *w, uint64_t page, struct text *why)
     struct sim_disk *disk = sim_disk_from_image(sim, w->image);
     sim_disk_power_cut(disk, SIM_LOSS_ALL, 1);
     sim_disk_corrupt(disk, page, PAGE, NULL, page + seed);
-    bool good;
-    if (page_is_lone_chunk(w, page)) {
-        struct sim_image *image = sim_disk_image(disk);
-        struct check_report *report = check_disk(disk, false, why);
-        w->refused++;
-        good = report != NULL && !check_report_is_clean(report) && lone_chunk_is_refused(w, image, why);
-        check_report_free(report);
-        sim_image_free(image);
-    } else {
-        good = damaged_disk_holds(w, disk, page, why);
-    }
+    bool good = damaged_disk_holds(w, disk, page, why);
     sim_disk_free(disk);
     sim_free(sim);
     return good;
@@ -306,9 +249,8 @@ static void sweep_all(bool closed)
         }
         text_free(&why);
     }
-    printf("# %" PRIu64 " pages, %" PRIu64 " harmless, %" PRIu64 " repaired first, %" PRIu64
-           " refused (no second copy), %" PRIu64 " records lost in all\n",
-           w.pages, w.harmless, w.repaired, w.refused, w.lost_records);
+    printf("# %" PRIu64 " pages, %" PRIu64 " harmless, %" PRIu64 " repaired first, %" PRIu64 " records lost in all\n",
+           w.pages, w.harmless, w.repaired, w.lost_records);
     EXPECT(w.lost_records > 0);
     text_free(&why);
     sweep_free(&w);

@@ -1,8 +1,8 @@
 /*
- * The log behind the last checkpoint, damaged (R16). Flushed data that is damaged is never silently gone: the pool
- * refuses to open and says so, or opens with exactly the damaged records unreadable; it opens read-only, and with
- * lose_damaged_log it says what was given up. A torn tail that was never known durable is no damage. A read error is
- * never an end of log.
+ * The log behind the last checkpoint, damaged (R16). Flushed data that is damaged is never silently gone: one damaged
+ * write unit leaves exactly its records unreadable; where whole chunks in a row are gone the pool refuses to open and
+ * says so, opens read-only, and with lose_damaged_log says what was given up. A torn tail that was never known durable
+ * is no damage. A read error is never an end of log.
  */
 #include "tap.h"
 
@@ -79,13 +79,14 @@ static bool check_names_damage(const struct sim_image *image)
     return !clean;
 }
 
-/* The chunk at `place` of `count` is damaged there. The last one cannot be told from a torn tail. */
-static void damaged_chunk_expect(struct rig *r, const struct sim_image *damaged, size_t place, uint64_t bytes_each)
+/* One write unit of the chunk of write `place` is damaged: at most that write is lost, and reads as an error. */
+static void damaged_unit_expect(struct rig *r, const struct sim_image *damaged, size_t place, uint64_t bytes_each)
 {
     struct store_pool_options options = r->options;
     struct text why = {0};
     EXPECT(check_names_damage(damaged));
     struct store *s = store_pool_from_image(&options, damaged, SIM_LOSS_NONE, 1, NULL, NULL, &why);
+    EXPECT(s != NULL);
     if (s != NULL) {
         EXPECT_EQ(s->ops->adopt(s, 0, "v0"), 0);
         for (uint64_t i = 0; i < WRITES; i++) {
@@ -93,11 +94,21 @@ static void damaged_chunk_expect(struct rig *r, const struct sim_image *damaged,
             EXPECT(got == 1 || (got == -1 && i == place));
         }
         s->ops->free(s);
-        text_free(&why);
-        return;
     }
-    EXPECT(why.length > 0);
-    EXPECT(strstr(why.bytes, "-74") != NULL); /* EBADMSG */
+    if (why.length > 0)
+        printf("# place %zu: %s\n", place, why.bytes);
+    text_free(&why);
+}
+
+/* Nothing is left of the chunks from `place` on, several in a row. */
+static void damaged_log_expect(struct rig *r, const struct sim_image *damaged, size_t place, uint64_t bytes_each)
+{
+    struct store_pool_options options = r->options;
+    struct text why = {0};
+    EXPECT(check_names_damage(damaged));
+    struct store *s = store_pool_from_image(&options, damaged, SIM_LOSS_NONE, 1, NULL, NULL, &why);
+    EXPECT(s == NULL);
+    EXPECT(why.length > 0 && strstr(why.bytes, "-74") != NULL); /* EBADMSG */
     text_free(&why);
     options.read_only = true;
     s = store_pool_from_image(&options, damaged, SIM_LOSS_NONE, 1, NULL, NULL, &why);
@@ -146,14 +157,94 @@ static void test_flushed_log_damaged(void)
             const struct scanned_chunk *c = chunks[first + i];
             for (uint64_t at = 0; at < c->header.chunk_bytes; at += 4096) {
                 struct sim_image *damaged = image_corrupt(image, c->offset_bytes + at, 4096);
-                damaged_chunk_expect(&r, damaged, i, sizes[k]);
+                damaged_unit_expect(&r, damaged, i, sizes[k]);
                 sim_image_free(damaged);
             }
+            if (i + 2 >= WRITES)
+                continue;
+            uint64_t end = chunks[first + i + 1]->offset_bytes + chunks[first + i + 1]->header.chunk_bytes;
+            struct sim_image *damaged = image_corrupt(image, c->offset_bytes, end - c->offset_bytes);
+            damaged_log_expect(&r, damaged, i, sizes[k]);
+            sim_image_free(damaged);
         }
         sim_image_free(image);
         log_scan_free(&scan);
         rig_end(&r);
     }
+}
+
+#define SMALL_WRITES 48
+
+/* Each in a chunk of one write unit, over several segments, with a recovery's bridge half way. */
+static struct sim_image *small_story(struct rig *r)
+{
+    rig_init(r);
+    r->options.segment_bytes = 64 * KIB;
+    r->options.checkpoint_log_bytes = 2 * MIB; /* none meanwhile */
+    if (!rig_start(r, 1, 4096) || r->s->ops->checkpoint(r->s) != 0)
+        return NULL;
+    for (uint64_t i = 0; i < SMALL_WRITES; i++) {
+        if (i == SMALL_WRITES / 2 && !rig_crash(r, SIM_LOSS_ALL, 1))
+            return NULL;
+        if (rig_write(r, 0, i * 4096, SECTOR_BYTES, i + 1, VOLUME_FUA) != 0)
+            return NULL;
+    }
+    return sim_disk_image(store_pool_disk(r->s));
+}
+
+/* Returns how many writes are lost with that write unit; the others read. */
+static unsigned small_unit_lost(struct rig *r, const struct sim_image *image, uint64_t offset)
+{
+    struct store_pool_options options = r->options;
+    struct text why = {0};
+    unsigned lost = 0;
+    struct sim_image *damaged = image_corrupt(image, offset, 4096);
+    EXPECT(check_names_damage(damaged));
+    struct store *s = store_pool_from_image(&options, damaged, SIM_LOSS_NONE, 1, NULL, NULL, &why);
+    EXPECT(s != NULL);
+    if (s == NULL) {
+        printf("# write unit at %" PRIu64 ": %s\n", offset, why.bytes);
+    } else {
+        struct rig damaged_rig = {.s = s};
+        uint8_t bytes[SECTOR_BYTES];
+        EXPECT_EQ(s->ops->adopt(s, 0, "v0"), 0);
+        for (uint64_t i = 0; i < SMALL_WRITES; i++) {
+            bool is_lost = s->ops->read(s, 0, i * 4096, bytes, SECTOR_BYTES) == -EIO;
+            lost += is_lost;
+            EXPECT(is_lost || rig_reads(&damaged_rig, 0, i * 4096, SECTOR_BYTES, i + 1));
+        }
+        s->ops->free(s);
+    }
+    sim_image_free(damaged);
+    text_free(&why);
+    return lost;
+}
+
+static void test_small_chunks_damaged(void)
+{
+    struct rig r;
+    struct log_scan scan;
+    const struct scanned_chunk *chunks[2 * SMALL_WRITES];
+    struct sim_image *image = small_story(&r);
+    REQUIRE(image != NULL);
+    size_t count = story_chunks(&r, &scan, chunks, 2 * SMALL_WRITES);
+    unsigned small = 0, segments = 0, bridges = 0;
+    EXPECT(count > SMALL_WRITES);
+    for (size_t i = 0; i + 1 < count; i++) {
+        const struct chunk_header *h = &chunks[i]->header;
+        bool bridge = (h->flags & CHUNK_FLAG_BRIDGE) != 0;
+        EXPECT(bridge ? h->chunk_bytes == 2 * 4096 : h->chunk_bytes == 4096);
+        for (uint64_t at = 0; at < h->chunk_bytes; at += 4096)
+            EXPECT_EQ(small_unit_lost(&r, image, chunks[i]->offset_bytes + at), bridge ? 0 : 1);
+        small += h->chunk_bytes == 4096;
+        bridges += bridge;
+        segments += h->address % r.options.segment_bytes == 0;
+    }
+    printf("# %u chunks of one write unit, %u bridges, %u segments begun\n", small, bridges, segments);
+    EXPECT(small + 1 >= SMALL_WRITES && bridges > 0 && segments > 3);
+    sim_image_free(image);
+    log_scan_free(&scan);
+    rig_end(&r);
 }
 
 /* A chunk that was written and never flushed, torn: the pool opens, and everything flushed is there. */
@@ -239,7 +330,7 @@ static void test_without_the_rule_the_loss_is_silent(void)
     size_t count = story_chunks(&r, &scan, chunks, 64);
     REQUIRE(count >= WRITES);
     const struct scanned_chunk *c = chunks[count - WRITES + 2];
-    struct sim_image *damaged = image_corrupt(image, c->offset_bytes, c->header.chunk_bytes);
+    struct sim_image *damaged = image_corrupt(image, c->offset_bytes, 2 * c->header.chunk_bytes);
     struct store_pool_options options = r.options;
     struct text why = {0};
     EXPECT(store_pool_from_image(&options, damaged, SIM_LOSS_NONE, 1, NULL, NULL, &why) == NULL);
@@ -262,6 +353,7 @@ static void test_without_the_rule_the_loss_is_silent(void)
 int main(void)
 {
     RUN(test_flushed_log_damaged);
+    RUN(test_small_chunks_damaged);
     RUN(test_torn_tail_is_silent);
     RUN(test_read_errors_at_open);
     RUN(test_without_the_rule_the_loss_is_silent);

@@ -111,7 +111,9 @@ void image_chunk_write(struct image *img, struct image_head *h, struct image_chu
 {
     const size_t table_bytes = chunk_table_bytes(c->entries, c->entry_count);
     uint8_t *buf = image_head_bytes(img, h);
-    uint32_t offset = CHUNK_HEADER_BYTES + (uint32_t)table_bytes;
+    const uint32_t echo_bytes = h->head == CHUNK_HEAD_DATA ? img->echo_bytes : 0;
+    uint32_t offset = CHUNK_HEADER_BYTES + (uint32_t)table_bytes + echo_bytes;
+    memcpy(buf + offset - echo_bytes, img->echo, echo_bytes);
     memcpy(buf + offset, c->payload, c->payload_bytes);
     for (uint32_t i = 0; i < c->entry_count; i++) {
         c->entries[i].payload_offset = c->entries[i].length != 0 ? offset : 0;
@@ -122,6 +124,7 @@ void image_chunk_write(struct image *img, struct image_head *h, struct image_chu
                                       .address = image_head_address(h),
                                       .incarnation = img->incarnation,
                                       .wall_ns = 1,
+                                      .echo_bytes = echo_bytes,
                                       .sequence = h->sequence + ((flags & CHUNK_FLAG_COPY) == 0)};
     h->sequence = c->header.sequence;
     memcpy(c->header.pool_uuid, img->pool_uuid, sizeof(img->pool_uuid));
@@ -136,13 +139,17 @@ void image_chunk_write(struct image *img, struct image_head *h, struct image_chu
     image_tamper(img, object, number, c);
     chunk_encode(&c->header, c->entries, c->entry_count, buf, IMAGE_UNIT_BYTES);
     h->chain = c->header.chain;
+    if (h->head == CHUNK_HEAD_DATA) {
+        img->echo_bytes = c->header.chunk_bytes == IMAGE_UNIT_BYTES ? CHUNK_HEADER_BYTES + (uint32_t)table_bytes : 0;
+        memcpy(img->echo, buf, img->echo_bytes);
+    }
     img->last_chunk_bytes = c->header.chunk_bytes;
 }
 
-uint32_t image_chunk_bytes(const struct image_chunk *c, bool with_trailer)
+uint32_t image_chunk_bytes(const struct image *img, const struct image_chunk *c, enum chunk_copy copy)
 {
-    return chunk_size_bytes(chunk_table_bytes(c->entries, c->entry_count), c->payload_bytes, IMAGE_UNIT_BYTES,
-                            with_trailer);
+    return chunk_size_bytes(chunk_table_bytes(c->entries, c->entry_count),
+                            c->payload_bytes + (copy == CHUNK_COPY_NONE ? 0 : img->echo_bytes), IMAGE_UNIT_BYTES, copy);
 }
 
 /* ---- data ---- */
@@ -281,9 +288,9 @@ static void settle(struct image *img)
 
 static uint64_t seal(struct image *img, uint32_t flags)
 {
-    const uint32_t n = image_chunk_bytes(&img->open, true);
-    /* The last unit is kept for a bridge. */
-    if (flags == 0 && IMAGE_SEGMENT_BYTES - img->data.position_bytes <= n)
+    const uint32_t n = image_chunk_bytes(img, &img->open, chunk_copy_of(CHUNK_HEAD_DATA, flags));
+    /* The last two units are kept for a bridge. */
+    if (flags == 0 && IMAGE_SEGMENT_BYTES - img->data.position_bytes < n + 2 * IMAGE_UNIT_BYTES)
         image_advance(img, &img->data);
     const uint64_t offset = (uint64_t)(image_head_bytes(img, &img->data) - img->bytes);
     image_chunk_write(img, &img->data, &img->open, flags, IMAGE_DATA_CHUNK, 0);

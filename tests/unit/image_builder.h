@@ -84,7 +84,9 @@ struct image {
     struct slot slots[IMAGE_SLOTS];
     uint32_t next_slot; /* chosen for the data segment that follows */
     uint64_t next_slot_segment;
-    uint64_t durable_to; /* what data chunks claim */
+    uint64_t durable_to;            /* what data chunks claim */
+    uint8_t echo[IMAGE_UNIT_BYTES]; /* header and table of the newest data chunk, if it is one write unit long */
+    uint32_t echo_bytes;
 
     struct image_volume *volumes;
     unsigned volume_count;

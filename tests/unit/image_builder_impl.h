@@ -21,7 +21,7 @@ struct chunk_entry *image_chunk_add(struct image_chunk *c, const struct chunk_en
 /* Encodes the chunk where the head stands; payload offsets are filled into the entries. */
 void image_chunk_write(struct image *img, struct image_head *h, struct image_chunk *c, uint32_t flags,
                        enum image_object object, unsigned number);
-uint32_t image_chunk_bytes(const struct image_chunk *c, bool with_trailer);
+uint32_t image_chunk_bytes(const struct image *img, const struct image_chunk *c, enum chunk_copy copy);
 
 /* Leaves that the volume's size makes. */
 unsigned image_leaf_count(const struct image_volume *v);

@@ -13,7 +13,7 @@
 /* Both copies of a node chunk. Physical: pointers of the slot table, which hold places instead of log addresses. */
 static void node_chunk_write(struct image *img, struct image_chunk *c, struct pointer *const *pointers, bool physical)
 {
-    const uint32_t n = image_chunk_bytes(c, false);
+    const uint32_t n = image_chunk_bytes(img, c, CHUNK_COPY_NONE);
     if (c->entry_count == 0)
         return;
     if (img->node.slot == SLOT_NONE || IMAGE_SEGMENT_BYTES - img->node.position_bytes <= 2 * n)

@@ -57,7 +57,7 @@ static bool headers_equal(const struct chunk_header *a, const struct chunk_heade
            checksum_equal(a->previous_chain, b->previous_chain) && a->durable_to == b->durable_to &&
            a->wall_ns == b->wall_ns && a->features == b->features && a->sequence == b->sequence &&
            a->chunk_bytes == b->chunk_bytes && a->table_bytes == b->table_bytes &&
-           a->payload_bytes == b->payload_bytes && a->entry_count == b->entry_count &&
+           a->payload_bytes == b->payload_bytes && a->entry_count == b->entry_count && a->echo_bytes == b->echo_bytes &&
            memcmp(a->next_slots, b->next_slots, sizeof(a->next_slots)) == 0 &&
            a->next_segments_first == b->next_segments_first &&
            memcmp(a->next_segment_deltas, b->next_segment_deltas, sizeof(a->next_segment_deltas)) == 0 &&
@@ -98,15 +98,15 @@ static void round_trip(struct prng *r, enum chunk_head head, uint32_t flags)
     REQUIRE(h.table_bytes == table_bytes && h.entry_count == count);
     REQUIRE(decode(&g, unit) == 0);
     REQUIRE(headers_equal(&h, &g));
-    uint32_t offset = CHUNK_HEADER_BYTES + h.table_bytes;
+    uint32_t offset = CHUNK_HEADER_BYTES + h.table_bytes + h.echo_bytes;
     for (size_t i = 0; i < count; i++) {
         REQUIRE(entries_equal(&entries[i], &again[i]));
         REQUIRE(again[i].payload_offset == (again[i].length > 0 ? offset : 0));
         offset += again[i].length;
     }
-    REQUIRE(offset == CHUNK_HEADER_BYTES + h.table_bytes + h.payload_bytes);
-    /* The payload was left alone, what follows it is zero. */
-    for (uint32_t i = 0; i < h.payload_bytes; i++)
+    REQUIRE(offset == CHUNK_HEADER_BYTES + h.table_bytes + h.echo_bytes + h.payload_bytes);
+    /* Echo and payload were left alone, what follows them is zero. */
+    for (uint32_t i = 0; i < h.echo_bytes + h.payload_bytes; i++)
         REQUIRE(buf[CHUNK_HEADER_BYTES + h.table_bytes + i] == 0xa5);
     uint32_t end = h.chunk_bytes;
     if (head == CHUNK_HEAD_DATA && h.chunk_bytes > unit)
@@ -206,7 +206,7 @@ static int decode_table(const uint8_t *table, size_t table_bytes, uint32_t entry
             (struct chunk_entry){.kind = ENTRY_NODE, .branch = 1, .count = 1, .length = 4000, .checksum = {.low = 1}};
     chunk_encode(&h, entries, 1, buf, UNIT);
     struct sink out = sink_of(buf + 112 - 16, 16);
-    sink_u32(&out, chunk_size_bytes(table_bytes, payload_bytes, UNIT, head == CHUNK_HEAD_DATA));
+    sink_u32(&out, chunk_size_bytes(table_bytes, payload_bytes, UNIT, chunk_copy_of((uint8_t)head, 0)));
     sink_u32(&out, (uint32_t)table_bytes);
     sink_u32(&out, payload_bytes);
     sink_u32(&out, entry_count);
@@ -283,7 +283,8 @@ static void test_bridge(void)
     EXPECT_EQ(decode(&g, UNIT), 0);
     EXPECT_EQ(again[0].index, UINT64_MAX);
     EXPECT_EQ(again[0].count, SLOT_COUNT_MAX - 1);
-    EXPECT_EQ(h.chunk_bytes, UNIT);
+    EXPECT_EQ(h.chunk_bytes, 2 * UNIT);
+    expect_trailer(&h, UNIT);
 }
 
 /* ---- headers ---- */
@@ -415,10 +416,10 @@ static void test_entry_bound(void)
 static bool placement_holds(uint64_t table_bytes, uint64_t payload_bytes, uint32_t unit)
 {
     const uint64_t front = CHUNK_HEADER_BYTES + table_bytes, body = front + payload_bytes;
-    const uint64_t size = chunk_size_bytes(table_bytes, payload_bytes, unit, true);
+    const uint64_t size = chunk_size_bytes(table_bytes, payload_bytes, unit, CHUNK_COPY_ECHO);
     if (size % unit != 0)
         return false;
-    if (body <= unit)
+    if (body <= unit && front <= unit / 2)
         return size == unit; /* no trailer */
     const uint64_t behind = front + CHUNK_FOOTER_BYTES;
     if (size < behind || size - behind < body)
@@ -458,8 +459,10 @@ static void test_trailer_placement(void)
         const uint32_t unit = random_write_unit(&r);
         REQUIRE(placement_holds(random_magnitude(&r, 20), random_magnitude(&r, 20), unit));
     }
-    EXPECT_EQ(chunk_size_bytes(40, 10000, UNIT, false), round_up(192 + 40 + 10000, UNIT));
-    EXPECT_EQ(chunk_size_bytes(0, 0, UNIT, true), UNIT);
+    EXPECT_EQ(chunk_size_bytes(40, 10000, UNIT, CHUNK_COPY_NONE), round_up(192 + 40 + 10000, UNIT));
+    EXPECT_EQ(chunk_size_bytes(0, 0, UNIT, CHUNK_COPY_ECHO), UNIT);
+    EXPECT_EQ(chunk_size_bytes(20, 0, UNIT, CHUNK_COPY_TRAILER), 2 * UNIT);
+    EXPECT_EQ(chunk_size_bytes(20, UNIT / 2, UNIT, CHUNK_COPY_TRAILER), 2 * UNIT);
 }
 
 int main(void)

@@ -7,6 +7,8 @@
  */
 #include "tap.h"
 
+#include <errno.h>
+
 #include "base/bytes.h"
 #include "base/text.h"
 #include "format/catalog.h"
@@ -36,14 +38,27 @@ static const char golden_chunk_data[] =
     "4 0700*8 0400*22 a413e43e6ed36ed7a308a13458a8bc8c0110e8070202000005abdd299d1b082b20bb599d60221d072bac022"
     "e4af5b0e6b730c7673966b9ed93aa9d0211030100000010088020324ddb2604ea7a1b2dbcd1cb870d6aff031000020a80*5 2004"
     "10050101415348545241494c00100500*6 20000016010000a413e43e6ed36ed7";
+static const char golden_chunk_small[] =
+    "4153484348554e4b0100000100000000202122232425262728292a2b2c2d2e2f00200500*5 9900*7 808182838485868788898a"
+    "8b8c8d8e8f00000500*5 b80b00*14 0900*8 1000001f000000640000000200000002000000ff*28 0700*31 87bd0d1c75868c"
+    "7fdf3f5ec2de97996602100301010000000864b9f090de03b4dd3717d898794c0af0f6031108010104*100 00*3773";
+static const char golden_chunk_echo[] =
+    "4153484348554e4b0100000100000000202122232425262728292a2b2c2d2e2f00300500*5 9900*7 87bd0d1c75868c7fdf3f5e"
+    "c2de97996600000500*5 b80b00*14 0a00*8 10000019000000c80000000100000002000000ff*28 0700*15 df00*15 210073"
+    "0d7da783a35b27f926e5f7d48c01100901020000c801def0696136bb624f0aca0122c38d04314153484348554e4b010000010000"
+    "0000202122232425262728292a2b2c2d2e2f00200500*5 9900*7 808182838485868788898a8b8c8d8e8f00000500*5 b80b00*"
+    "14 0900*8 1000001f000000640000000200000002000000ff*28 0700*31 87bd0d1c75868c7fdf3f5ec2de9799660210030101"
+    "0000000864b9f090de03b4dd3717d898794c0af0f6031108010105*200 00*3456";
 static const char golden_chunk_node[] =
     "4153484348554e4b0100010101000000202122232425262728292a2b2c2d2e2f00100600*5 9900*31 b80b00*14 0800*8 1000"
     "00190000003c00000001000000ff*32 00*32 3623907afcf7f3e80d7f1efb0816041805100201000000013cc45a07c065088b0d"
     "9575d42fc6103c1203*60 00*3819";
 static const char golden_chunk_bridge[] =
     "4153484348554e4b0100000102000000202122232425262728292a2b2c2d2e2f00000500*5 9900*7 808182838485868788898a"
-    "8b8c8d8e8f00000500*5 b80b00*14 0900*8 1000000600*7 01000000ff*32 00*32 c47f4c796f8f124707059893e6b934b60"
-    "600ac02010900*3898";
+    "8b8c8d8e8f00000500*5 b80b00*14 0900*8 2000000600*7 01000000ff*32 00*32 be6d2de136d0d14c5ee666a726b3c87e0"
+    "600ac02010900*7764 4153484348554e4b0100000102000000202122232425262728292a2b2c2d2e2f00000500*5 9900*7 808"
+    "182838485868788898a8b8c8d8e8f00000500*5 b80b00*14 0900*8 2000000600*7 01000000ff*32 00*32 be6d2de136d0d1"
+    "4c5ee666a726b3c87e0600ac020109415348545241494c00000500*6 200000c6000000be6d2de136d0d14c";
 static const char golden_leaf[] =
     "414e4f44010010030013010100430100007bc09a0cf403101112131415161718191a1b1c1d1e1f00807d20212223242526272829"
     "2a2b2c2d2e2f879e03e0b60d8120303132333435363738393a3b3c3d3e3f0301000815beda0b64404142434445464748494a4b4c"
@@ -275,6 +290,57 @@ static void test_data_chunk(void)
     EXPECT(chunk_footer_matches(footer, &h));
 }
 
+/* A chunk of one write unit, and the next one, which holds its header and table. */
+static void test_small_chunk_and_echo(void)
+{
+    struct chunk_header h = golden_header(CHUNK_HEAD_DATA, 0, 5 * SEGMENT + 2 * UNIT, 9), before;
+    struct chunk_entry small[] = {
+        {.kind = ENTRY_PATCH, .codec = CODEC_LZ4, .branch = 16, .index = 3, .count = 1, .sector_count = 8},
+        {.kind = ENTRY_TRIM, .branch = 17, .index = 8, .count = 1},
+    };
+    size_t payload_bytes = 0;
+    h.next_slots[0] = 2;
+    h.next_segments_first = 7;
+    put_payload(&small[0], chunk_table_bytes(small, 2), &payload_bytes, 4, 100);
+    expect_chunk(golden_chunk_small, &h, small, 2);
+    EXPECT_EQ(h.chunk_bytes, UNIT);
+    uint8_t front[UNIT];
+    const uint32_t front_bytes = CHUNK_HEADER_BYTES + h.table_bytes;
+    memcpy(front, encoded, front_bytes);
+
+    struct chunk_header g = golden_header(CHUNK_HEAD_DATA, 0, 5 * SEGMENT + 3 * UNIT, 10);
+    struct chunk_entry e = {.kind = ENTRY_DATA,
+                            .codec = CODEC_ZSTD,
+                            .branch = 16,
+                            .index = 9,
+                            .count = 1,
+                            .length = 200},
+                       again[2];
+    g.next_slots[0] = 2;
+    g.next_segments_first = 7;
+    g.previous_chain = h.chain;
+    g.echo_bytes = front_bytes;
+    const size_t table_bytes = chunk_table_bytes(&e, 1), echo_at = CHUNK_HEADER_BYTES + table_bytes;
+    payload_bytes = 0;
+    memcpy(encoded + echo_at, front, front_bytes);
+    put_payload(&e, table_bytes + front_bytes, &payload_bytes, 5, 200);
+    expect_chunk(golden_chunk_echo, &g, &e, 1);
+    REQUIRE(chunk_echo_decode(expected, UNIT, &g, UNIT, &before, again) == 0);
+    EXPECT_EQ(before.address, h.address);
+    EXPECT_EQ(before.entry_count, 2);
+    EXPECT(again[0].kind == ENTRY_PATCH && again[0].length == 100 && again[1].kind == ENTRY_TRIM);
+    /* Every byte of it is verified, and so is whose echo it is. */
+    for (size_t i = 0; i < front_bytes; i++) {
+        expected[echo_at + i] ^= 0x10;
+        EXPECT_EQ(chunk_echo_decode(expected, UNIT, &g, UNIT, &before, again), -EBADMSG);
+        expected[echo_at + i] ^= 0x10;
+    }
+    g.previous_chain.low ^= 1;
+    EXPECT_EQ(chunk_echo_decode(expected, UNIT, &g, UNIT, &before, again), -EBADMSG);
+    g.echo_bytes = 0;
+    EXPECT_EQ(chunk_echo_decode(expected, UNIT, &g, UNIT, &before, again), -ENODATA);
+}
+
 static void test_node_chunk(void)
 {
     struct chunk_header h = golden_header(CHUNK_HEAD_NODE, CHUNK_FLAG_COPY, 6 * SEGMENT + UNIT, 8);
@@ -396,6 +462,7 @@ int main(void)
     RUN(test_pointer);
     RUN(test_label);
     RUN(test_data_chunk);
+    RUN(test_small_chunk_and_echo);
     RUN(test_node_chunk);
     RUN(test_bridge_chunk);
     RUN(test_leaf);
