@@ -181,6 +181,8 @@ int map_walk_subtree(struct node_store *store, const struct map_tree *tree, cons
         return 0;
     if (p->kind != POINTER_NODE)
         return walk->empty == NULL ? 0 : walk->empty(walk->arg, p, first_index, UINT64_C(1) << map_level_bits(level));
+    if (level == 0 && walk->leaves_unread)
+        return walk->node(walk->arg, p, level, number);
     struct cached_node *node;
     int result = node_store_get(store, tree, p, level, number, &node);
     if (result == -EBADMSG)

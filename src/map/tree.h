@@ -61,6 +61,7 @@ struct map_walk {
     int (*empty)(void *arg, const struct pointer *p, uint64_t first_index,
                  uint64_t count); /* hole, provisioned, lost; may be NULL */
     int (*unreadable)(void *arg, const struct pointer *p, uint8_t level, uint64_t number, int error);
+    bool leaves_unread; /* node() is told of leaves, but they are not read; data() is never called */
 };
 int map_walk_subtree(struct node_store *store, const struct map_tree *tree, const struct pointer *p, uint8_t level,
                      uint64_t number, const struct map_walk *walk) __attribute__((warn_unused_result));

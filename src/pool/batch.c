@@ -336,6 +336,7 @@ static int append_and_apply(struct batch *b, struct selection *s, struct log_chu
     if (result == 0) {
         data_head_append(&pool->data, chunk);
         b->chunks[b->chunk_count++] = chunk;
+        pool->active_entries += s->count;
         pool_mark_changed(pool);
     }
     for (uint32_t i = 0; i < s->count && result == 0; i++) {

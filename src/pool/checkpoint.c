@@ -79,7 +79,7 @@ static int freeze_volume(struct checkpoint_work *w, struct volume *v)
     v->provision_active_bytes = 0;
     int result = freeze_shrink(v, w->label.replay_address - 1);
     bool raised = v->tree.height < map_height_for(div_ceil(v->next_size_bytes, v->record_bytes));
-    if (pending_empty(&v->frozen) && !v->catalog_changed && !v->destroyed && !raised)
+    if (pending_empty(&v->frozen) && !v->catalog_changed && !v->destroyed && !raised && !checkpoint_touches(w, v))
         return result;
     struct checkpoint_volume *cv = &w->volumes[w->volume_count++];
     cv->volume = v;
@@ -116,6 +116,8 @@ static int freeze(struct checkpoint_work *w)
     w->number = pool->checkpoint + 1;
     freeze_cut(w);
     pool->changed = false;
+    pool->frozen_entries = pool->active_entries;
+    pool->active_entries = 0;
     for (struct list *l = pool->volumes.next; l != &pool->volumes && result == 0; l = l->next)
         result = freeze_volume(w, (struct volume *)l);
     return result;
@@ -206,6 +208,7 @@ static void install(struct checkpoint_work *w)
     pool->table_tree = w->table_tree;
     pool->checkpoint = w->number;
     pool->checkpointed = true;
+    pool->frozen_entries = 0;
     pool->previous_label_sequence = pool->checkpoint_label_sequence;
     pool->checkpoint_label_sequence = w->label.sequence;
     pool->checkpoint_log_bytes = w->cut_log_bytes;
@@ -269,6 +272,7 @@ static void free_work(struct checkpoint_work *w)
     for (uint32_t i = 0; i < w->volume_count; i++)
         map_merge_end(&w->volumes[i].merge);
     free(w->volumes);
+    free(w->touches);
 }
 
 static int run_frozen(struct checkpoint_work *w, bool clean)
@@ -289,12 +293,21 @@ static int run_frozen(struct checkpoint_work *w, bool clean)
 static int run_checkpoint(struct checkpoint_work *w, bool clean)
 {
     struct pool *pool = w->pool;
+    env_mutex_unlock(&pool->lock);
+    int result = checkpoint_choose_evacuation(w);
+    env_mutex_lock(&pool->lock);
+    pool->evacuating = w->touch_count > 0 || w->rewrite_own;
     pool_take_sealing(pool);
     env_mutex_unlock(&pool->lock);
-    int result = pool_begin_writing(pool);
-    env_mutex_lock(&pool->lock);
     if (result == 0)
-        result = freeze(w);
+        result = pool_begin_writing(pool);
+    env_mutex_lock(&pool->lock);
+    if (result != 0) {
+        /* Nothing has begun. */
+        pool_give_sealing(pool);
+        return result;
+    }
+    result = freeze(w);
     pool_give_sealing(pool);
     if (result == 0) {
         env_mutex_unlock(&pool->lock);

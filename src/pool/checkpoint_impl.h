@@ -1,5 +1,6 @@
 /*
- * What the two files of a checkpoint share: checkpoint.c (its steps) and checkpoint_trees.c (what it writes).
+ * What the files of a checkpoint share: checkpoint.c (its steps), checkpoint_trees.c (what it writes), evacuate.c (what
+ * it writes once more, to get segments back).
  */
 #ifndef ASHLAR_POOL_CHECKPOINT_IMPL_H
 #define ASHLAR_POOL_CHECKPOINT_IMPL_H
@@ -13,6 +14,12 @@ struct checkpoint_volume {
     struct map_tree new_tree;
 };
 
+/* A map node to be written once more: the one on the way to this record, and those above it. */
+struct map_touch {
+    struct volume *volume;
+    uint64_t index;
+};
+
 struct checkpoint_work {
     struct pool *pool;
     uint64_t number;
@@ -21,12 +28,26 @@ struct checkpoint_work {
     struct checkpoint_volume *volumes; /* those that changed */
     uint32_t volume_count;
     struct map_tree catalog_tree, table_tree; /* the new ones */
+    struct map_touch *touches;                /* evacuation */
+    uint32_t touch_count;
+    bool rewrite_own; /* the whole catalog and slot table */
 };
 
 /* New trees of all changed volumes, with their accounts. No lock held. */
 int checkpoint_merge_volumes(struct checkpoint_work *w) __attribute__((warn_unused_result));
 /* Quarantine, catalog, slot table. No lock held. */
 int checkpoint_write_trees(struct checkpoint_work *w) __attribute__((warn_unused_result));
+
+/*
+ * Where free slots are short: fills in touches and rewrite_own, so that node segments with little in them can be freed.
+ * Before the freeze, no lock held. -ENOMEM, device errors.
+ */
+int checkpoint_choose_evacuation(struct checkpoint_work *w) __attribute__((warn_unused_result));
+/* true if the volume has to be part of the checkpoint for it. */
+bool checkpoint_touches(const struct checkpoint_work *w, const struct volume *v);
+/* Adds the volume's touches to its updates (as pending_updates makes them). -ENOMEM. */
+int checkpoint_add_touches(const struct checkpoint_work *w, const struct volume *v, struct map_update **updates,
+                           uint64_t *count) __attribute__((warn_unused_result));
 
 /* RULE_OFF_QUARANTINE (pool_test.c): frees at once what nothing refers to, with RULE_OFF_PIN_REPLAY in the replay range
  * too. */

@@ -25,6 +25,8 @@ static int begin_volume(struct checkpoint_work *w, struct checkpoint_volume *cv)
         height = v->tree.height;
     /* The frozen list is read by lookups and changed by nobody: no lock needed to walk it. */
     int result = v->destroyed ? 0 : pending_updates(&v->frozen, &updates, &count);
+    if (result == 0 && !v->destroyed)
+        result = checkpoint_add_touches(w, v, &updates, &count);
     if (result != 0)
         return result;
     result = map_merge_begin(&cv->merge, &pool->node_store, &pool->nodes, &pool->slots, &v->tree, height, updates,
@@ -183,9 +185,14 @@ static int reserve_own(struct checkpoint_work *w)
     int result = 0;
     for (int round = 0; round < 2 && result == 0; round++) {
         uint64_t changed = slots_changed_records(&pool->slots) + 4;
+        env_mutex_lock(&pool->lock);
+        uint64_t objects = pool->volume_count + (uint64_t)slots_record_count(&pool->slots);
+        env_mutex_unlock(&pool->lock);
+        /* A node has a child for each object under it at most. */
+        uint32_t node_bytes = (uint32_t)min_u64(4096, 256 + 32 * objects);
         uint64_t bytes = w->volume_count * node_head_cost_bytes(CATALOG_OBJECT_BYTES_MAX / 4);
-        bytes += changed * node_head_cost_bytes(TABLE_RECORD_BYTES);
-        bytes += (changed + w->volume_count + 8) * node_head_cost_bytes(4096);
+        bytes += min_u64(changed, slots_record_count(&pool->slots)) * node_head_cost_bytes(TABLE_RECORD_BYTES);
+        bytes += (changed + w->volume_count + 8) * node_head_cost_bytes(node_bytes);
         bytes += 8 * 2 * (uint64_t)pool->geometry.write_unit_bytes;
         result = node_head_reserve(&pool->nodes, bytes, w->number);
     }

@@ -255,6 +255,7 @@ static int apply_chunk(void *arg, const struct chunk_header *header, const struc
     struct pool *pool = arg;
     int result = 0;
     pool->changed = true;
+    pool->active_entries += count;
     for (uint32_t i = 0; i < count && result == 0; i++)
         result = apply_entry(pool, header, &entries[i]);
     return result;

@@ -114,18 +114,20 @@ struct pool {
     uint64_t checkpoint;           /* number of the last one done */
     uint64_t checkpoint_log_bytes; /* data.log_bytes at its cut */
     uint64_t interval_bytes;
-    bool changed;                         /* something is sealed or changed that no checkpoint holds */
-    uint64_t changed_ns;                  /* since when */
-    bool writing;                         /* the first write of this open was prepared (bridge or opening label) */
-    uint64_t reader_count[READER_EPOCHS]; /* readers by checkpoint % READER_EPOCHS at their start */
-    uint64_t previous_label_sequence;     /* the first label of the checkpoint before the last */
-    uint64_t checkpoint_label_sequence;   /* the first label of the last checkpoint */
+    uint64_t active_entries, frozen_entries; /* log entries since the last cut; those of the checkpoint under way */
+    bool changed;                            /* something is sealed or changed that no checkpoint holds */
+    uint64_t changed_ns;                     /* since when */
+    bool writing;                            /* the first write of this open was prepared (bridge or opening label) */
+    uint64_t reader_count[READER_EPOCHS];    /* readers by checkpoint % READER_EPOCHS at their start */
+    uint64_t previous_label_sequence;        /* the first label of the checkpoint before the last */
+    uint64_t checkpoint_label_sequence;      /* the first label of the last checkpoint */
 
     /* space */
     uint64_t reserved_bytes; /* for what is dirty and not yet in the log */
     uint64_t reserve_slots;
     uint64_t denied_sealed_to,
         denied_checkpoint; /* where we stood when space was last refused: nothing changed, no new try */
+    bool evacuating;       /* the last checkpoint gets segments back (evacuate.c) */
     bool denied;
 
     /* background */

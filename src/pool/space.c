@@ -2,9 +2,9 @@
  * Space: what may be accepted, so that all of it can be stored (R32).
  *
  * There is no cleaner in this version, so free space is free slots, not dead bytes. What is accepted is measured at its
- * worst: the raw record and its share of headers, trailers and padding. Storage for it is assured before it is
- * accepted: BARE slots are allocated on the device as reservations grow, so that a full host file system refuses new
- * writes and never fails a write of the log (R23).
+ * worst: the raw record and its share of headers, trailers and padding. Storage for it, and for the next checkpoint's
+ * nodes, is assured before it is accepted: BARE slots are allocated on the device as reservations grow, so that a full
+ * host file system refuses new writes and never fails a write of the log or a checkpoint (R23).
  *
  * The reserve is kept from data: one open segment for each of the five heads; for each of three checkpoint intervals
  * (one in use, two in quarantine) the log of one interval; twice the largest checkpoint; two slots for recovery. A
@@ -17,6 +17,12 @@
 
 #include "base/check.h"
 #include "base/math.h"
+
+/* A leaf of 128 records, packed, with its table entry and padding, twice. */
+#define LEAF_PAIR_BYTES 6656
+
+/* Checkpoints in a row for one who asks for space, as long as each gets segments back. */
+#define EVACUATIONS_MAX 16
 
 uint64_t record_reserve_bytes(uint32_t record_bytes)
 {
@@ -61,6 +67,19 @@ uint64_t pool_capacity_bytes(struct pool *pool, bool privileged)
     return (slots - kept) * usable + min_u64(data_head_room(&pool->data), usable);
 }
 
+/*
+ * What the next checkpoint writes at most: for each entry of the log since the last one, and each that what is dirty
+ * can become, a leaf in both copies, but for no leaf twice; and a segment for the pool's own trees.
+ */
+static uint64_t checkpoint_need_bytes(const struct pool *pool)
+{
+    uint64_t entries = pool->active_entries + pool->frozen_entries + 1, leaves = 1;
+    entries += pool->reserved_bytes / record_reserve_bytes(RECORD_BYTES_MIN);
+    for (const struct list *l = pool->volumes.next; l != &pool->volumes; l = l->next)
+        leaves += div_ceil(volume_record_count((const struct volume *)l), map_fanout(0));
+    return min_u64(entries, leaves) * LEAF_PAIR_BYTES + pool_usable_segment_bytes(pool);
+}
+
 /* Storage that is there already: writes to it cannot fail for lack of space. */
 static uint64_t prepared_bytes(struct pool *pool)
 {
@@ -97,7 +116,7 @@ static int try_reserve(struct pool *pool, uint64_t bytes, bool privileged)
         return -ENOSPC;
     /* Accounted before the device is asked, so that two who prepare at once do not count on the same slot. */
     pool->reserved_bytes += bytes;
-    int result = prepare(pool, wanted);
+    int result = prepare(pool, wanted + checkpoint_need_bytes(pool));
     if (result != 0)
         pool->reserved_bytes -= bytes;
     return result;
@@ -121,7 +140,7 @@ int pool_reserve(struct pool *pool, uint64_t bytes, bool privileged)
     if (result == 0)
         result = try_reserve(pool, bytes, privileged);
     /* What is dead at one checkpoint is free after the next; a third makes up for one that was under way. */
-    for (int i = 0; i < 3 && result == -ENOSPC; i++) {
+    for (int i = 0; (i < 3 || (pool->evacuating && i < EVACUATIONS_MAX)) && result == -ENOSPC; i++) {
         result = pool_run_checkpoint(pool, false);
         if (result == 0)
             result = try_reserve(pool, bytes, privileged);

@@ -1,3 +1,6 @@
+/*
+ * One operation of a history sent through the request queue (queue_call.h).
+ */
 #include "model/queue_call.h"
 
 #include "base/check.h"

@@ -238,6 +238,49 @@ static void test_reservations_are_counted(void)
     rig_end(&r);
 }
 
+/*
+ * Checkpoint after checkpoint changes a few leaves, and leaves the others where they are: node segments with little in
+ * them must not use up what a full pool keeps for trims and checkpoints.
+ */
+static void test_node_segments_come_back(void)
+{
+    struct rig r;
+    struct prng random;
+    prng_seed(&random, 9);
+    rig_init(&r);
+    r.options.segment_bytes = 64 * KIB;
+    r.options.disk_bytes = 8 * MIB;
+    REQUIRE(rig_start(&r, 0, 4096));
+    for (unsigned v = 0; v < VOLUMES; v++) {
+        char name[16];
+        snprintf(name, sizeof(name), "v%u", v);
+        REQUIRE(r.s->ops->create(r.s, v, name, 4 * MIB, 4096, (struct codec_choice){0}) == 0);
+    }
+    int result = 0;
+    unsigned written = 0, trims = 0;
+    for (; written < 10000 && result == 0; written++) {
+        uint64_t at = prng_below(&random, 4 * MIB / 4096) * 4096;
+        result = rig_write(&r, written % VOLUMES, at, 4096, written + 1, 0);
+    }
+    EXPECT_EQ(result, -ENOSPC);
+    uint32_t first = rig_info(&r).free_slots, least = first;
+    for (; trims < 400; trims++) {
+        uint64_t at = prng_below(&random, 4 * MIB / 4096) * 4096;
+        EXPECT_EQ(r.s->ops->trim(r.s, trims % VOLUMES, at, 4096, VOLUME_FUA), 0);
+        if (trims % 2 == 0)
+            EXPECT_EQ(r.s->ops->checkpoint(r.s), 0);
+        uint32_t now = rig_info(&r).free_slots;
+        least = now < least ? now : least;
+    }
+    printf("# %u writes accepted, then %u trims: free slots %" PRIu32 " at first, at least %" PRIu32 ", %" PRIu32
+           " at last\n",
+           written - 1, trims, first, least, rig_info(&r).free_slots);
+    EXPECT(least + 12 > first);
+    EXPECT(rig_crash(&r, SIM_LOSS_RANDOM, 3));
+    EXPECT(rig_check(&r));
+    rig_end(&r);
+}
+
 int main(void)
 {
     RUN(test_full_pool_goes_on);
@@ -246,5 +289,6 @@ int main(void)
     RUN(test_what_is_accepted_is_stored);
     RUN(test_provisioned_range_takes_its_data);
     RUN(test_reservations_are_counted);
+    RUN(test_node_segments_come_back);
     return tap_done();
 }
