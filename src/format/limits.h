@@ -24,7 +24,7 @@
 #define SEGMENT_BYTES_MAX (256u * 1024 * 1024)
 #define SEGMENT_RECORDS_MIN 16 /* a segment is at least this many times the largest record */
 
-#define CHUNK_BYTES_MAX (2 * 1024 * 1024) /* a decoder refuses more; the writer aims at 1 MiB */
+#define CHUNK_BYTES_MAX (2 * 1024 * 1024) /* a decoder refuses more */
 #define CHUNK_ENTRIES_MAX 16384
 
 #define LOOKAHEAD_SLOTS_MAX 8 /* slots of the next segments, named in every chunk header */

@@ -25,7 +25,8 @@
 
 #define BATCH_RAW_BYTES (4 * 1024 * 1024)
 #define BATCH_RECORDS_MAX 1024
-#define CHUNK_PAYLOAD_TARGET_BYTES (1024 * 1024)
+/* A batch is one chunk, as a rule: each costs a header and half a write unit of padding. */
+#define CHUNK_PAYLOAD_TARGET_BYTES (CHUNK_BYTES_MAX - 256 * 1024)
 #define CHUNK_ITEMS_MAX 8192
 #define IN_FLIGHT_BYTES_MAX (16 * 1024 * 1024)
 #define ENTRY_BYTES_TYPICAL 24

@@ -206,8 +206,11 @@ static int merge_own(struct checkpoint_work *w, struct own_tree *trees, uint32_t
     for (uint32_t i = 0; i < count && result == 0; i++) {
         struct own_tree *t = &trees[i];
         qsort(t->updates, t->count, sizeof *t->updates, compare_updates);
-        result = map_merge_begin(&t->merge, &pool->node_store, &pool->nodes, &pool->slots, t->tree, t->tree->height,
-                                 t->updates, t->count, w->number);
+        uint8_t height = t->tree->height;
+        if (t->count > 0 && map_height_for(t->updates[t->count - 1].first + 1) > height)
+            height = map_height_for(t->updates[t->count - 1].first + 1);
+        result = map_merge_begin(&t->merge, &pool->node_store, &pool->nodes, &pool->slots, t->tree, height, t->updates,
+                                 t->count, w->number);
         t->updates = NULL;
         t->merge.own = true;
     }

@@ -112,7 +112,7 @@ static void first_label(struct env *env, const struct geometry *g, struct label 
         l->replay_next_slots[i] = SLOT_NONE;
     l->node_slot = SLOT_NONE;
     l->root_count = 2;
-    l->roots[0] = (struct label_root){.kind = ROOT_CATALOG, .height = CATALOG_HEIGHT};
+    l->roots[0] = (struct label_root){.kind = ROOT_CATALOG, .height = 1};
     l->roots[1] = (struct label_root){.kind = ROOT_SLOT_TABLE,
                                       .height = map_height_for(div_ceil(g->slot_count, SLOTS_PER_TABLE_RECORD))};
 }

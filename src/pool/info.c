@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "log/label_ring.h"
 
-/* Bytes between the allocator and the device's end: what the log has written, as far as it still stands, labels
- * included. */
+/* What was written to the device, as far as it still stands: segments as far as they are filled, and the places of the
+ * label rings that have ever held a label. */
 static uint64_t log_bytes(struct pool *pool, const struct slots_summary *sum)
 {
-    uint64_t bytes = 2 * label_ring_bytes(pool->geometry.write_unit_bytes);
+    uint64_t labels = min_u64(pool->label.sequence, LABEL_RING_SLOTS);
+    uint64_t bytes = 2 * labels * pool->geometry.write_unit_bytes;
     bytes += sum->closed_used_bytes + sum->quarantined_bytes;
     bytes += pool->data.position_bytes;
     if (pool->nodes.at.slot != SLOT_NONE)

@@ -369,7 +369,7 @@ static int open_pool(struct pool *pool, struct error *err)
     pool->table_tree = tree_of_root(&pool->label, ROOT_SLOT_TABLE, BRANCH_SLOT_TABLE);
     pool->checkpoint = pool->label.checkpoint;
     pool->checkpoint_label_sequence = pool->label.sequence;
-    if (pool->catalog_tree.height != CATALOG_HEIGHT)
+    if (pool->catalog_tree.height == 0 || pool->catalog_tree.height > CATALOG_HEIGHT_MAX)
         return error_set(err, -EBADMSG, "%s: the label names a catalog of height %u, which is not one of this version",
                          pool->dev->name, pool->catalog_tree.height);
     result = init_parts(pool);

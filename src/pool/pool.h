@@ -77,8 +77,8 @@ struct pool_info {
     uint64_t pending_free_bytes; /* in slots that are wholly dead but still in quarantine */
     uint64_t dead_bytes;         /* in slots that hold live data too: the cleaner's work */
     uint64_t reserved_bytes;     /* provisioned zeroes and acknowledged writes not yet in the log */
-    uint64_t log_bytes;          /* bytes of slots that hold segments, as far as those were written; labels included */
-    uint64_t allocated_bytes;    /* of the pool file in its file system */
+    uint64_t log_bytes; /* bytes of slots that hold segments, as far as those were written, and of all labels written */
+    uint64_t allocated_bytes; /* of the pool file in its file system */
     uint32_t segment_bytes, write_unit_bytes, slot_count, free_slots;
     uint64_t created_wall_ns;
     uint64_t incarnation, label_sequence, checkpoint;

@@ -33,7 +33,7 @@
 #include "pool/pool.h"
 
 #define POOL_DAMAGE_MAX 256
-#define CATALOG_HEIGHT 3 /* 2^23 objects */
+#define CATALOG_HEIGHT_MAX 3 /* 2^23 objects; it grows with their numbers */
 #define READER_EPOCHS 8
 #define TRIMS_UNSEALED_MAX 4096 /* then a batch is due */
 

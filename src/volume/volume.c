@@ -105,7 +105,7 @@ static int create_locked(struct pool *pool, const char *name, const struct volum
         return not_writable(pool, result, err);
     if (pool_find_volume(pool, name) != NULL)
         return error_set(err, -EEXIST, "%s: there is a volume named %s already", pool->dev->name, name);
-    if (pool->next_branch >> map_level_bits(CATALOG_HEIGHT - 1) != 0)
+    if (pool->next_branch >> map_level_bits(CATALOG_HEIGHT_MAX - 1) != 0)
         return error_set(err, -ENOSPC, "%s: the catalog is full: %" PRIu64 " objects were created", pool->dev->name,
                          pool->next_branch);
     struct volume *v = new_volume(pool, name, settings, record_bytes);

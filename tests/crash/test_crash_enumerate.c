@@ -13,7 +13,7 @@
 #include "crash/workload.h"
 #include "seed.h"
 
-#define OPERATIONS 2700 /* a few find no volume and are not done */
+#define OPERATIONS 3100 /* a few find no volume and are not done */
 
 static uint64_t seed;
 static bool full;
