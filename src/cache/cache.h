@@ -7,11 +7,14 @@
  * other; dirty sectors are valid.
  *
  * States of a record, all flags of one struct:
- *   filling    somebody reads its missing sectors from the device; readers, writers and write-out wait; nobody else
- * changes it dirty      some sector is; then it is in its volume's dirty list, or, when its write-out is asked for, in
- * the urgent list in write-out (captures > 0)  a picture of it is on its way into the log; a writer who changes the
- * buffer meanwhile gets a copy of his own (the picture keeps the old one) dropped    out of the table (trimmed): lives
- * on only for those who hold it, and is nobody's content any more
+ *
+ *     filling       somebody reads its missing sectors from the device; readers, writers and write-out wait; nobody
+ *                   else changes it
+ *     dirty         some sector is; then it is in its volume's dirty list, or, when its write-out is asked for, in the
+ *                   urgent list
+ *     in write-out  (captures > 0) a picture of it is on its way into the log; a writer who changes the buffer
+ *                   meanwhile gets a copy of his own (the picture keeps the old one)
+ *     dropped       out of the table (trimmed): lives on only for those who hold it, and is nobody's content any more
  *
  * Invariants
  *   1. At most one record of a key is in the table.

@@ -7,9 +7,10 @@
  * Why not everything by the ring: a flush always goes through a kernel worker thread there, and the wake-ups cost more
  * than the system call saved. Measured (2 cores, virtio disk, ext4, O_DIRECT, Linux 6.18, microseconds):
  *
- *   4 KiB write, then flush    two system calls 83-97 | linked pair in one submission 114-146 | ring write, call flush
- * 88-110 8 reads of 4 KiB           one by one 390-450     | one submission 130-142 8 writes of 128 KiB        one by
- * one 540-600     | one submission 284-339
+ *     4 KiB write, then flush    two system calls 83-97 | linked pair in one submission 114-146
+ *                                | ring write, call flush 88-110
+ *     8 reads of 4 KiB           one by one 390-450     | one submission 130-142
+ *     8 writes of 128 KiB        one by one 540-600     | one submission 284-339
  *
  * Through the page cache the ring loses everywhere (8 writes 30 against 70), so without O_DIRECT there is no ring.
  *

@@ -104,7 +104,6 @@ int data_head_refill_to(struct data_head *h, uint32_t count, uint64_t checkpoint
             env_mutex_unlock(h->lock);
             result = allocate_slot(h, p.slot);
             env_mutex_lock(h->lock);
-            h->host_full = result == -ENOSPC;
         }
         if (result != 0)
             slots_return(h->slots, p.slot, false, checkpoint);

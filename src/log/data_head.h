@@ -55,7 +55,6 @@ struct data_head {
     uint64_t log_bytes; /* sealed since open, padding included */
     bool flushing;
     bool failed;
-    bool host_full; /* the last attempt to get storage for a slot found none */
 };
 
 /* A chunk under way. Owned by who built it until data_head_write has returned, then free with log_chunk_free. */

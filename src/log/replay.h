@@ -4,13 +4,13 @@
  *
  * At each step the chunk that continues the chain lies directly behind the last one, or at the start of the next
  * segment that the last chunk named. It counts if header and table verify (where they are damaged, from their second
- * copy: the trailer, or the echo in the chunk after it), it names this pool, this address and the chain so far. Then,
- * if
+ * copy: the trailer, or the echo in the chunk after it), it names this pool, this address and the chain so far.
  *
- *     the payload verifies                                 it is applied
- *     it does not, a later chunk says it was flushed       it is applied: its records are damaged, and will be called
- * so when they are read it does not, and nobody says so                      this is the end of the log: a torn write
- * nobody was told is durable
+ *     its payload verifies                            it is applied
+ *     it does not, a later chunk says it was flushed  it is applied: its records are damaged, and will be called so
+ *                                                     when they are read
+ *     it does not, and nobody says so                 this is the end of the log: a torn write nobody was told is
+ *                                                     durable
  *
  * Where no chunk continues the chain, and a later one within REPLAY_AHEAD_BYTES says that it had been flushed beyond
  * here, flushed log is damaged (R16). Otherwise this is the end. A read error is neither: it is returned.

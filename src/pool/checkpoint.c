@@ -1,12 +1,15 @@
 /*
  * A checkpoint: the state at one cut of the data head, written as trees, then named by a label.
  *
- *   freeze   (lock, sealing held) the cut is the data head's position; the active lists become frozen lists, new ones
- * begin merge    frozen lists into new trees, side by side, level by level; the account of slots and volumes moves
- * along settle   slots that hold nothing live at the cut are quarantined; catalog objects and slot-table records that
- * changed are written, then the two trees over them flush    every data chunk below the cut is written, then the device
- * is flushed: nodes and data are durable label    front ring, flush, back ring, flush (R25) install  (lock) new roots,
- * the frozen lists are dropped; slots quarantined at the checkpoint before are free (R20)
+ *     choose   where slots are short: node segments to be emptied (evacuate.c)
+ *     freeze   (lock, sealing held) the cut is the data head's position; the active lists become frozen lists, new ones
+ *              begin
+ *     merge    frozen lists into new trees, side by side, level by level; the account of slots and volumes moves along
+ *     settle   slots that hold nothing live at the cut are quarantined; catalog objects and slot-table records that
+ *              changed are written, then the two trees over them
+ *     flush    every data chunk below the cut is written, then the device is flushed: nodes and data are durable
+ *     label    front ring, flush, back ring, flush (R25)
+ *     install  (lock) new roots, the frozen lists are dropped; slots quarantined at the checkpoint before are free (R20)
  *
  * What a crash leaves after each step: up to the label, the old label and a longer replay; after it, the new one. A
  * slot freed here held nothing live at the cut before last and lies below both replay starts, so either of the two

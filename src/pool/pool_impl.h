@@ -2,13 +2,20 @@
  * The inside of a pool, for pool/ and volume/ only.
  *
  * Locks, in the order they are taken:
- *   pool->lock          everything in struct pool, struct volume, cache and pending lists that has no other note; never
- * held over device operations, compression or waits for other threads' work (condition variables release it) leaves
- * slots.lock, node_store.lock, workers: taken inside those, nothing is taken under them Tokens (flags under the lock,
- * waited for on a condition variable; held over device operations): sealing             one batch at a time is captured
- * and sealed: it alone moves the data head checkpointing       one checkpoint at a time; takes `sealing` for a moment,
- * to freeze sync_busy           one batch that somebody waits for is on its way to be durable: others gather meanwhile
- * (group commit) Order of tokens: checkpointing before sealing. sync_busy is taken together with sealing.
+ *
+ *     pool->lock          everything in struct pool, struct volume, cache and pending lists that has no other note; never
+ *                         held over device operations, compression or waits for other threads' work (condition variables
+ *                         release it)
+ *     leaves              slots.lock, node_store.lock, workers: taken inside those, nothing is taken under them
+ *
+ * Tokens (flags under the lock, waited for on a condition variable; held over device operations):
+ *
+ *     sealing             one batch at a time is captured and sealed: it alone moves the data head
+ *     checkpointing       one checkpoint at a time; takes `sealing` for a moment, to freeze
+ *     sync_busy           one batch that somebody waits for is on its way to be durable: others gather meanwhile (group
+ *                         commit)
+ *
+ * Order of tokens: checkpointing before sealing. sync_busy is taken together with sealing.
  *
  * What a record is, from the newest on: cache -> overlay (trims not yet taken by a batch) -> overlay_sealing (taken,
  * not yet sealed) -> active (sealed since the freeze) -> frozen (being merged by a checkpoint) -> tree.

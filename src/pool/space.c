@@ -102,7 +102,6 @@ static int prepare(struct pool *pool, uint64_t bytes)
         int result = device_run(pool->dev, &io, 1);
         env_mutex_lock(&pool->lock);
         slots_return(&pool->slots, slot, result == 0, pool->checkpoint);
-        pool->data.host_full = result == -ENOSPC;
         if (result != 0)
             return result;
     }
