@@ -3,10 +3,11 @@
  *
  * A pool that is only read is not written. Before the first chunk of this open is sealed:
  *
- *     after a clean close  a label without LABEL_CLEAN, under the new incarnation, same roots: if we crash, the next open
- *                          knows that something may have been issued behind the replay start. The log goes on in place.
- *     after a crash        a device flush, so that what was replayed is durable; then a bridge chunk where the log ends,
- *                          in the old chain, under the new incarnation, naming a fresh segment whose number skips more
+ *     after a clean close  a label without LABEL_CLEAN, under the new incarnation, same roots: if we crash, the next
+ *                          open knows that something may have been issued behind the replay start. The log goes on in
+ *                          place.
+ *     after a crash        a device flush, so that what was replayed is durable; then a bridge chunk where the log
+ *                          ends, in the old chain, under the new incarnation, naming a fresh segment whose number skips more
  *                          than all heads can have opened since the checkpoint; flushed.
  *
  * So no address is ever issued twice, and an older label with a longer replay comes to the same state (R15). If the log

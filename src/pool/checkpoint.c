@@ -2,8 +2,8 @@
  * A checkpoint: the state at one cut of the data head, written as trees, then named by a label.
  *
  *     choose   where slots are short: node segments to be emptied (evacuate.c)
- *     freeze   (lock, sealing held) the cut is the data head's position; the active lists become frozen lists, new ones
- *              begin
+ *     freeze   (lock, sealing held) the cut is the data head's position; the active lists become frozen lists, new
+ *              ones begin
  *     merge    frozen lists into new trees, side by side, level by level; the account of slots and volumes moves along
  *     settle   slots that hold nothing live at the cut are quarantined; catalog objects and slot-table records that
  *              changed are written, then the two trees over them
