@@ -7,7 +7,8 @@
  *                          open knows that something may have been issued behind the replay start. The log goes on in
  *                          place.
  *     after a crash        a device flush, so that what was replayed is durable; then a bridge chunk where the log
- *                          ends, in the old chain, under the new incarnation, naming a fresh segment whose number skips more
+ *                          ends, in the old chain, under the new incarnation, naming a fresh segment whose
+ *                          number skips more
  *                          than all heads can have opened since the checkpoint; flushed.
  *
  * So no address is ever issued twice, and an older label with a longer replay comes to the same state (R15). If the log

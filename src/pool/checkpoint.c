@@ -9,7 +9,8 @@
  *              changed are written, then the two trees over them
  *     flush    every data chunk below the cut is written, then the device is flushed: nodes and data are durable
  *     label    front ring, flush, back ring, flush (R25)
- *     install  (lock) new roots, the frozen lists are dropped; slots quarantined at the checkpoint before are free (R20)
+ *     install  (lock) new roots, the frozen lists are dropped; slots quarantined at the checkpoint before are free
+ *              (R20)
  *
  * What a crash leaves after each step: up to the label, the old label and a longer replay; after it, the new one. A
  * slot freed here held nothing live at the cut before last and lies below both replay starts, so either of the two

@@ -4,8 +4,8 @@
  * Locks, in the order they are taken:
  *
  *     pool->lock          everything in struct pool, struct volume, cache and pending lists that has no other note;
- *                         never held over device operations, compression or waits for other threads' work (condition variables
- *                         release it)
+ *                         never held over device operations, compression or waits for other threads' work (condition
+ *                         variables release it)
  *     leaves              slots.lock, node_store.lock, workers: taken inside those, nothing is taken under them
  *
  * Tokens (flags under the lock, waited for on a condition variable; held over device operations):
