@@ -13,17 +13,10 @@
 #include "tap.h"
 
 #define NS_PER_MS UINT64_C(1000000)
-#define WARM 8 /* requests after which a connection is known to be of that kind, and some more */
 
 static const char *const exports[] = {"disk", NULL};
 static const struct memory_options running = {.thread_count = 2, .seed = 1, .runs = true};
 static uint8_t data[256 * KIB], back[256 * KIB];
-
-static void warm_up(int fd)
-{
-    for (unsigned i = 0; i < WARM; i++)
-        EXPECT_EQ(client_do(fd, 0, NBD_CMD_FLUSH, 0, 0, NULL), 0);
-}
 
 static uint64_t runs(struct fixture *f)
 {
@@ -32,18 +25,31 @@ static uint64_t runs(struct fixture *f)
     return counts.runs;
 }
 
+/* Sends requests until one is carried out by the loop's thread: before, the connection is not known to be of that kind,
+ * or the second thread has not begun yet, or has not come back. */
+static void warm_up(struct fixture *f, int fd)
+{
+    uint64_t before = runs(f);
+    for (int i = 0; i < 10000 && runs(f) == before; i++) {
+        EXPECT_EQ(client_do(fd, 0, NBD_CMD_FLUSH, 0, 0, NULL), 0);
+        if (i > 10)
+            env_sleep_ns(env_os(), NS_PER_MS);
+    }
+    EXPECT(runs(f) > before);
+}
+
 /* Sends a FLUSH that the loop's thread begins and cannot end. */
-static void send_stuck(struct fixture *f, int fd, uint64_t cookie)
+static bool send_stuck(struct fixture *f, int fd, uint64_t cookie)
 {
     struct memory_counts counts = {0};
-    warm_up(fd);
+    warm_up(f, fd);
     memory_exports_hold_runs(f->memory, true);
     EXPECT(client_request(fd, 0, NBD_CMD_FLUSH, cookie, 0, 0));
-    for (int i = 0; i < 1000 && counts.running == 0; i++) {
+    for (int i = 0; i < 10000 && counts.running == 0; i++) {
         memory_exports_get_counts(f->memory, &counts);
         env_sleep_ns(env_os(), NS_PER_MS);
     }
-    EXPECT_EQ(counts.running, 1);
+    return counts.running == 1;
 }
 
 static void lone_requests_wake_no_other_thread(void)
@@ -53,7 +59,7 @@ static void lone_requests_wake_no_other_thread(void)
     memset(data, 0x5a, sizeof data);
     fixture_begin_with(&f, &running, NULL, exports, 16 * MIB);
     int fd = client_open(f.server, "disk", CLIENT_STRUCTURED, NULL);
-    warm_up(fd);
+    warm_up(&f, fd);
     fixture_get_stats(&f, &before);
     uint64_t runs_before = runs(&f);
     for (unsigned i = 0; i < 50; i++) {
@@ -83,7 +89,7 @@ static void others_go_to_the_queue(void)
     int fd = client_open(f.server, "disk", CLIENT_STRUCTURED, NULL);
     EXPECT_EQ(client_do(fd, 0, NBD_CMD_FLUSH, 0, 0, NULL), 0); /* the first of a connection */
     EXPECT_EQ(runs(&f), 0);
-    warm_up(fd);
+    warm_up(&f, fd);
     uint64_t before = runs(&f);
     EXPECT(before > 0);
     static uint8_t large[3 * MIB];
@@ -110,9 +116,9 @@ static void nobody_is_held_up_by_one_that_is_stuck(void)
     struct nbd_server_stats stats;
     fixture_begin_with(&f, &running, NULL, exports, 16 * MIB);
     int stuck = client_open(f.server, "disk", 0, NULL), other = client_open(f.server, "disk", 0, NULL);
-    warm_up(other);
+    warm_up(&f, other);
     for (unsigned round = 0; round < 5; round++) {
-        send_stuck(&f, stuck, 1000);
+        REQUIRE(send_stuck(&f, stuck, 1000));
         EXPECT_EQ(client_do(other, 0, NBD_CMD_WRITE, 0, sizeof data, data), 0);
         int fresh = client_open(f.server, "disk", CLIENT_META, NULL);
         EXPECT_EQ(client_read(fresh, 0, 0, sizeof back, back), 0);
@@ -125,7 +131,7 @@ static void nobody_is_held_up_by_one_that_is_stuck(void)
         EXPECT_EQ(client_simple(stuck, 1000), 0);
     }
     fixture_get_stats(&f, &stats);
-    EXPECT_EQ(stats.reliefs, 5);
+    EXPECT(stats.reliefs >= 5);
     close(stuck);
     close(other);
     EXPECT(fixture_is_deserted(&f));
@@ -152,7 +158,7 @@ static void endings_while_one_is_stuck(void)
         struct releaser r;
         fixture_begin_with(&f, &running, NULL, exports, 16 * MIB);
         int fd = client_open(f.server, "disk", 0, NULL);
-        send_stuck(&f, fd, 7);
+        REQUIRE(send_stuck(&f, fd, 7));
         r.memory = f.memory;
         if (way == 0) {
             close(fd);
