@@ -62,7 +62,8 @@ struct record {
     uint64_t reserved_bytes; /* of the pool's space, while dirty */
     uint32_t pins;
     uint32_t captures;
-    uint8_t patch_count; /* patches on it in the map of sealed entries, or RECORD_PATCHES_UNKNOWN */
+    uint8_t patch_count;      /* patches on it in the map of sealed entries, or RECORD_PATCHES_UNKNOWN */
+    bool patches_may_overlap; /* patch_count is an upper bound: some of them may cover others, which then are gone */
     bool in_table, filling, urgent, dirty_state, provision;
     uint64_t *valid, *dirty, *lost;
     uint64_t maps[]; /* valid, dirty, lost */

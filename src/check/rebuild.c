@@ -210,9 +210,24 @@ static void drop_patches(struct node *n, uint32_t child)
     n->patch_count = kept;
 }
 
+/* Drops the patches on a child that one of these sectors covers. */
+static void drop_covered(struct node *n, uint32_t child, const struct chunk_entry *e)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n->patch_count; i++) {
+        const struct patch *p = &n->patches[i].patch;
+        bool covered = n->patches[i].child == child && p->first_sector >= e->first_sector &&
+                       (uint32_t)p->first_sector + p->sector_count <= (uint32_t)e->first_sector + e->sector_count;
+        if (!covered)
+            n->patches[kept++] = n->patches[i];
+    }
+    n->patch_count = kept;
+}
+
 /* Puts a patch behind those on the same child; false: a record cannot have that many. */
 static bool add_patch(struct node *n, uint32_t child, const struct found_entry *f)
 {
+    drop_covered(n, child, &f->entry);
     uint32_t at = 0, on_child = 0;
     for (; at < n->patch_count && n->patches[at].child <= child; at++)
         on_child += n->patches[at].child == child;

@@ -13,7 +13,7 @@
 
 struct leaf_patches {
     uint8_t count;
-    struct patch list[PATCHES_PER_RECORD_MAX];
+    struct patch list[2 * PATCHES_PER_RECORD_MAX]; /* too many until those that newer ones cover are gone */
 };
 
 struct merge_scratch {
@@ -196,7 +196,13 @@ static int load_old(struct map_merge *m, uint64_t number)
     return 0;
 }
 
-static void change_record(struct map_merge *m, uint32_t child, const struct map_update *u)
+static void patch_dropped(void *arg, const struct patch *patch)
+{
+    account_data(arg, &patch->pointer, -1);
+}
+
+/* -EBADMSG: more patches than a record can have. Only a pool that was tampered with says so. */
+static int change_record(struct map_merge *m, uint32_t child, const struct map_update *u)
 {
     struct pointer *base = &m->scratch->node.children[child];
     struct leaf_patches *patches = &m->scratch->patches[child];
@@ -212,11 +218,13 @@ static void change_record(struct map_merge *m, uint32_t child, const struct map_
             account_data(m, base, 1);
     }
     for (uint32_t i = 0; i < u->patch_count && !m->forget_patches; i++) {
-        CHECK_LT(patches->count, PATCHES_PER_RECORD_MAX);
+        CHECK_LT(patches->count, 2 * PATCHES_PER_RECORD_MAX);
         patches->list[patches->count++] = u->patches[i];
         account_data(m, &u->patches[i].pointer, 1);
     }
+    patches->count = (uint8_t)patches_prune(patches->list, patches->count, patch_dropped, m);
     account_record(m, base, patches->count, 1);
+    return patches->count <= PATCHES_PER_RECORD_MAX ? 0 : -EBADMSG;
 }
 
 /* A child subtree becomes another pointer: from the level below, or a range that covers it. */
@@ -337,7 +345,7 @@ static int make_node(struct map_merge *m, uint64_t number, uint64_t *at)
         uint64_t stop = min_u64(u->first + u->count, end);
         for (uint64_t i = u->first; i < stop && result == 0; i++) {
             if (m->level == 0)
-                change_record(m, (uint32_t)(i - first), u);
+                result = change_record(m, (uint32_t)(i - first), u);
             else
                 result = change_child(m, (uint32_t)(i - first), i, u);
         }

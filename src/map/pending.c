@@ -97,8 +97,9 @@ int pending_add_patch(struct pending *p, uint64_t index, const struct patch *pat
         point->patches = patches;
         point->patch_room = room;
     }
-    CHECK_LT(point->patch_count, PATCHES_PER_RECORD_MAX);
     point->patches[point->patch_count++] = *patch;
+    point->patch_count = (uint8_t)patches_prune(point->patches, point->patch_count, NULL, NULL);
+    CHECK_LE(point->patch_count, PATCHES_PER_RECORD_MAX);
     return 0;
 }
 

@@ -43,7 +43,8 @@ bool pending_empty(const struct pending *p);
 
 /* The record becomes `pointer`, without patches. 0 or -ENOMEM (nothing changed). */
 int pending_set(struct pending *p, uint64_t index, const struct pointer *pointer) __attribute__((warn_unused_result));
-/* A patch on top of what the record is. -ENOMEM. More than PATCHES_PER_RECORD_MAX in the list is a fault of the caller.
+/* A patch on top of what the record is; older ones in the list that it covers go. -ENOMEM. More than
+ * PATCHES_PER_RECORD_MAX in the list is a fault of the caller.
  */
 int pending_add_patch(struct pending *p, uint64_t index, const struct patch *patch) __attribute__((warn_unused_result));
 /* Records [first, first + count) become `pointer` (a hole, provisioned). -ENOMEM. */

@@ -11,6 +11,28 @@
 #include "base/math.h"
 #include "map/node_store.h"
 
+static bool patch_covers(const struct patch *newer, const struct patch *older)
+{
+    return newer->first_sector <= older->first_sector &&
+           (uint32_t)newer->first_sector + newer->sector_count >= (uint32_t)older->first_sector + older->sector_count;
+}
+
+uint32_t patches_prune(struct patch *patches, uint32_t count, void (*dropped)(void *arg, const struct patch *patch),
+                       void *arg)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bool covered = false;
+        for (uint32_t k = i + 1; k < count && !covered; k++)
+            covered = patch_covers(&patches[k], &patches[i]);
+        if (!covered)
+            patches[kept++] = patches[i];
+        else if (dropped != NULL)
+            dropped(arg, &patches[i]);
+    }
+    return kept;
+}
+
 static bool beyond(const struct map_tree *tree, uint64_t index)
 {
     CHECK_GT(tree->height, 0);

@@ -34,6 +34,11 @@ struct map_entry {
     struct patch patches[MAP_ENTRY_PATCHES_MAX];
 };
 
+/* Takes out of a list of patches, oldest first, those that a single newer one covers: nothing of them shows. Calls
+ * dropped(arg, patch), if given, for each. Returns how many are left. */
+uint32_t patches_prune(struct patch *patches, uint32_t count, void (*dropped)(void *arg, const struct patch *patch),
+                       void *arg);
+
 /*
  * Looks a record up. Blocks on the device when nodes are not cached. 0; -EBADMSG when a node on the way is damaged;
  * device errors. An index beyond the tree is absent.

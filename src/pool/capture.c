@@ -41,7 +41,9 @@ enum capture_plan capture_plan(const struct record *r)
     CHECK(record_is_dirty(r));
     if (as_patches(r))
         return CAPTURE_NOW;
-    if (small_change(r) && r->patch_count == RECORD_PATCHES_UNKNOWN)
+    /* Of too many some may be gone since they were counted. While a capture is not sealed the map cannot be asked. */
+    bool recount = r->patches_may_overlap && r->captures == 0;
+    if (small_change(r) && (r->patch_count == RECORD_PATCHES_UNKNOWN || recount))
         return CAPTURE_NEEDS_PATCHES;
     return all_valid_or_lost(r) ? CAPTURE_NOW : CAPTURE_NEEDS_FILL;
 }
@@ -163,6 +165,7 @@ int capture_record(struct pool *pool, struct record *r, struct list *captures)
         return result;
     }
     /* From here on the count is that of the map as it will be when this is sealed: the next capture comes after. */
+    r->patches_may_overlap = patches && r->patch_count > 0;
     r->patch_count = patches ? (uint8_t)(r->patch_count + dirty_runs(r)) : 0;
     ((struct capture *)fresh.next)->reserved_bytes = r->reserved_bytes;
     r->reserved_bytes = 0;

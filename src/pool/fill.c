@@ -195,8 +195,11 @@ static void free_fill(struct fill *f)
 static void finish(struct pool *pool, struct fill *f, bool content)
 {
     struct record *r = f->record;
-    if (f->result == 0 && r->patch_count == RECORD_PATCHES_UNKNOWN)
+    /* Only who holds the sealing token and saw no capture under way may count again what was known. */
+    if (f->result == 0 && (r->patch_count == RECORD_PATCHES_UNKNOWN || !content)) {
         r->patch_count = (uint8_t)min_u64(f->entry.patch_count, RECORD_PATCHES_UNKNOWN - 1);
+        r->patches_may_overlap = false;
+    }
     if (content && f->result == 0)
         merge_into_record(pool, f);
     /* A map that cannot be read is damage as much as a record: what memory does not know is lost. */

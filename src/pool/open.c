@@ -236,7 +236,8 @@ static int apply_entry(struct pool *pool, const struct chunk_header *header, con
         struct patch patch = {.first_sector = e->first_sector, .sector_count = e->sector_count, .pointer = p};
         struct map_entry known = {.patch_count = 0};
         (void)pending_lookup(&v->active, e->index, &known);
-        if (known.patch_count == PATCHES_PER_RECORD_MAX)
+        known.patches[known.patch_count++] = patch;
+        if (patches_prune(known.patches, known.patch_count, NULL, NULL) > PATCHES_PER_RECORD_MAX)
             return -EBADMSG;
         return pending_add_patch(&v->active, e->index, &patch);
     }

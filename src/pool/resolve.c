@@ -61,8 +61,10 @@ int volume_resolve(struct volume *v, uint64_t index, struct map_entry *ret_entry
     env_mutex_unlock(&pool->lock);
     if (void_content)
         return -EIO;
-    if (whole)
+    if (whole) {
+        ret_entry->patch_count = patches_prune(ret_entry->patches, ret_entry->patch_count, NULL, NULL);
         return 0;
+    }
     int result = map_lookup(&pool->node_store, &tree, index, &below);
     if (result != 0)
         return result;
@@ -71,6 +73,7 @@ int volume_resolve(struct volume *v, uint64_t index, struct map_entry *ret_entry
     memmove(ret_entry->patches + below.patch_count, ret_entry->patches, ret_entry->patch_count * sizeof(struct patch));
     memcpy(ret_entry->patches, below.patches, below.patch_count * sizeof(struct patch));
     ret_entry->patch_count += below.patch_count;
+    ret_entry->patch_count = patches_prune(ret_entry->patches, ret_entry->patch_count, NULL, NULL);
     ret_entry->base = below.base;
     return 0;
 }
