@@ -15,6 +15,7 @@
 #include "pool/pool_impl.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +42,6 @@ struct item {
 
 struct batch {
     struct pool *pool;
-    struct record *records[BATCH_RECORDS_MAX]; /* chosen, pinned */
     uint32_t record_count;
     struct list captures; /* gathered first, then those of this batch */
     uint32_t gathered_count, capture_count;
@@ -52,7 +52,22 @@ struct batch {
     uint32_t first_unsealed;
     struct log_chunk **chunks;
     uint32_t chunk_count, chunk_room;
+    /* Last, because only the first record_count of each are ever looked at: they need not be cleared. */
+    struct record *records[BATCH_RECORDS_MAX]; /* chosen, pinned */
+    struct record *wanting[BATCH_RECORDS_MAX]; /* of them those that supply() is at */
 };
+
+static struct batch *batch_new(struct pool *pool)
+{
+    struct batch *b = malloc(sizeof *b);
+    if (b == NULL)
+        return NULL;
+    memset(b, 0, offsetof(struct batch, records));
+    b->pool = pool;
+    list_init(&b->captures);
+    list_init(&b->ops);
+    return b;
+}
 
 /* ---- take ---- */
 
@@ -94,7 +109,7 @@ static bool still_dirty(const struct record *r)
 /* Brings in what the chosen records lack for one plan step. Lock held, released meanwhile. */
 static int supply(struct batch *b, enum capture_plan need)
 {
-    struct record *wanting[BATCH_RECORDS_MAX];
+    struct record **wanting = b->wanting;
     uint32_t count = 0;
     /* First wait, then mark: who waits while others wait for what he marked could wait for ever. */
     for (uint32_t i = 0; i < b->record_count; i++)
@@ -230,13 +245,27 @@ static int pack(struct batch *b)
 
 /* ---- seal ---- */
 
+/* The arrays have room for all items of the batch, at most CHUNK_ITEMS_MAX: mostly few, where somebody waits one. */
 struct selection {
-    struct item *items[CHUNK_ITEMS_MAX];
-    struct chunk_entry entries[CHUNK_ITEMS_MAX];
-    const uint8_t *bytes[CHUNK_ITEMS_MAX];
+    struct chunk_entry *entries;
+    struct item **items;
+    const uint8_t **bytes;
     uint32_t count;
     uint64_t payload_bytes;
 };
+
+static struct selection *selection_new(const struct batch *b)
+{
+    size_t room = min_u64(b->item_count, CHUNK_ITEMS_MAX);
+    struct selection *s =
+        malloc(sizeof *s + room * (sizeof(struct chunk_entry) + sizeof(struct item *) + sizeof(const uint8_t *)));
+    if (s == NULL)
+        return NULL;
+    s->entries = (struct chunk_entry *)(s + 1);
+    s->items = (struct item **)(s->entries + room);
+    s->bytes = (const uint8_t **)(s->items + room);
+    return s;
+}
 
 static uint32_t selection_chunk_bytes(const struct batch *b, const struct selection *s)
 {
@@ -415,7 +444,7 @@ static int seal_chunk(struct batch *b, struct selection *s)
 
 static int seal(struct batch *b)
 {
-    struct selection *s = malloc(sizeof *s);
+    struct selection *s = selection_new(b);
     int result = s == NULL ? -ENOMEM : 0;
     while (result == 0 && b->first_unsealed < b->item_count) {
         select_items(b, s, (uint32_t)min_u64(data_head_room(&b->pool->data), CHUNK_BYTES_MAX));
@@ -479,14 +508,11 @@ static int run_batch(struct pool *pool, enum batch_kind kind, bool flush, bool w
 {
     CHECK(env_mutex_held(&pool->lock));
     CHECK(pool->sealing);
-    struct batch *b = calloc(1, sizeof *b);
+    struct batch *b = batch_new(pool);
     if (b == NULL) {
         pool_give_sealing(pool);
         return -ENOMEM;
     }
-    b->pool = pool;
-    list_init(&b->captures);
-    list_init(&b->ops);
     pool->batches_started++;
     int result = prepare_batch(b, kind, with_gathered);
     bool something = b->capture_count > 0 || b->ops_left > 0;
@@ -531,12 +557,10 @@ int pool_seal_gathered(struct pool *pool)
 
 int pool_capture_ahead(struct pool *pool, struct record *r)
 {
-    struct batch *b = calloc(1, sizeof *b);
+    struct batch *b = batch_new(pool);
     uint64_t raw_bytes = 0;
     if (b == NULL)
         return -ENOMEM;
-    b->pool = pool;
-    list_init(&b->captures);
     /* Pinned before the wait for the token: a trim may drop the record meanwhile. */
     (void)choose(b, r, &raw_bytes);
     pool_take_sealing(pool);
