@@ -14,6 +14,8 @@
 
 /* A bridge with its trailer: header, table and the longest echo fill less than one write unit. */
 #define BRIDGE_UNITS 2
+#define SMALL_CHUNKS_MIN 128 /* in a segment, and the next ones are zeroed before */
+#define ZERO_BYTES (1024 * 1024)
 
 void data_head_init(struct data_head *h, struct env *env, struct env_mutex *lock, struct device *dev,
                     struct slots *slots, const struct geometry *geometry, struct segment_numbers *numbers)
@@ -65,13 +67,41 @@ int data_head_advance(struct data_head *h, uint64_t checkpoint)
     if (h->at.slot != SLOT_NONE) {
         CHECK_LT(h->at.segment, h->next[0].segment);
         slots_close(h->slots, h->at.slot, h->position_bytes, checkpoint);
+        h->small_chunks = h->sealed_to - h->sealed_before > SMALL_CHUNKS_MIN;
     }
+    h->sealed_before = h->sealed_to;
     h->at = h->next[0];
     h->position_bytes = 0;
     h->next_count--;
     memmove(h->next, h->next + 1, h->next_count * sizeof h->next[0]);
     slots_open(h->slots, h->at.slot, checkpoint);
     return 0;
+}
+
+/*
+ * Writes zeroes over a slot whose storage was only allocated. The first write to such storage makes the file system
+ * convert the extent and the flush commit its journal, each time: where chunks are small that is paid a thousand times
+ * a segment, and costs more than writing the segment once more. A failure is one like that of any write (R30).
+ */
+static int zero_slot(struct data_head *h, uint32_t slot)
+{
+    uint8_t *zeroes = device_buffer_new(ZERO_BYTES);
+    uint32_t bytes = h->geometry->segment_bytes;
+    int result = 0;
+    if (zeroes == NULL)
+        return 0; /* it is only slower */
+    memset(zeroes, 0, ZERO_BYTES);
+    for (uint32_t at = 0; at < bytes && result == 0; at += ZERO_BYTES) {
+        struct iovec iov = {.iov_base = zeroes, .iov_len = min_u64(ZERO_BYTES, bytes - at)};
+        struct device_io io = {.kind = DEVICE_WRITE,
+                               .offset_bytes = slots_device_offset(h->slots, slot, at),
+                               .length_bytes = iov.iov_len,
+                               .iov = &iov,
+                               .iov_count = 1};
+        result = device_run(h->dev, &io, 1);
+    }
+    device_buffer_free(zeroes);
+    return result == 0 ? 0 : -EIO;
 }
 
 /* Storage for a slot that never had any, or gave it back. */
@@ -102,7 +132,10 @@ int data_head_refill_to(struct data_head *h, uint32_t count, uint64_t checkpoint
         h->numbers->next++;
         if (bare) {
             env_mutex_unlock(h->lock);
+            bool small = h->small_chunks;
             result = allocate_slot(h, p.slot);
+            if (result == 0 && small)
+                result = zero_slot(h, p.slot);
             env_mutex_lock(h->lock);
         }
         if (result != 0)

@@ -38,6 +38,8 @@ struct data_head {
     struct segment_numbers *numbers;
 
     struct placed_segment at; /* the open segment; slot SLOT_NONE: none, the next chunk opens next[0] */
+    uint64_t sealed_before;   /* sealed_to when this segment was begun */
+    bool small_chunks;        /* the last segment held many */
     uint32_t position_bytes;  /* in it */
     struct placed_segment next[LOOKAHEAD_SLOTS_MAX];
     uint32_t next_count;
