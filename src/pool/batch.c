@@ -23,22 +23,11 @@
 #include "base/math.h"
 #include "log/rules.h"
 #include "pool/capture.h"
+#include "pool/selection.h"
 
 #define BATCH_RAW_BYTES (4 * 1024 * 1024)
 #define BATCH_RECORDS_MAX 1024
-/* A batch is one chunk, as a rule: each costs a header and half a write unit of padding. */
-#define CHUNK_PAYLOAD_TARGET_BYTES (CHUNK_BYTES_MAX - 256 * 1024)
-#define CHUNK_ITEMS_MAX 8192
 #define IN_FLIGHT_BYTES_MAX (16 * 1024 * 1024)
-#define ENTRY_BYTES_TYPICAL 24
-
-/* One entry to be sealed: a capture or a trim. */
-struct item {
-    struct capture *capture;
-    struct range_op *op;
-    struct chunk_entry entry;
-    bool sealed;
-};
 
 struct batch {
     struct pool *pool;
@@ -47,9 +36,7 @@ struct batch {
     uint32_t gathered_count, capture_count;
     struct list ops;
     uint32_t ops_left;
-    struct item *items;
-    uint32_t item_count, ordered_count; /* the first ordered_count keep their order */
-    uint32_t first_unsealed;
+    struct item_list items;
     struct log_chunk **chunks;
     uint32_t chunk_count, chunk_room;
     /* Last, because only the first record_count of each are ever looked at: they need not be cleared. */
@@ -205,16 +192,16 @@ static void add_captures(struct batch *b, struct list **at, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++, *at = (*at)->next) {
         struct capture *c = (struct capture *)*at;
-        b->items[b->item_count++] = (struct item){.capture = c, .entry = c->entry};
+        b->items.list[b->items.count++] = (struct item){.capture = c, .entry = c->entry};
     }
 }
 
 static int pack(struct batch *b)
 {
     uint32_t fresh = b->capture_count - b->gathered_count, n = 0;
-    b->items = calloc(b->capture_count + b->ops_left + 1, sizeof *b->items);
+    b->items.list = calloc(b->capture_count + b->ops_left + 1, sizeof *b->items.list);
     struct capture **captures = calloc(fresh + 1, sizeof(struct capture *));
-    if (b->items == NULL || captures == NULL) {
+    if (b->items.list == NULL || captures == NULL) {
         free(captures);
         return -ENOMEM;
     }
@@ -230,89 +217,20 @@ static int pack(struct batch *b)
     add_captures(b, &l, b->gathered_count);
     for (struct list *o = b->ops.next; o != &b->ops; o = o->next) {
         struct range_op *op = (struct range_op *)o;
-        b->items[b->item_count++] = (struct item){.op = op,
-                                                  .entry = {.kind = op->provision ? ENTRY_ZERO : ENTRY_TRIM,
-                                                            .branch = op->volume->branch,
-                                                            .index = op->first,
-                                                            .count = op->count}};
+        b->items.list[b->items.count++] = (struct item){.op = op,
+                                                        .entry = {.kind = op->provision ? ENTRY_ZERO : ENTRY_TRIM,
+                                                                  .branch = op->volume->branch,
+                                                                  .index = op->first,
+                                                                  .count = op->count}};
     }
-    b->ordered_count = b->item_count;
+    b->items.ordered_count = b->items.count;
     add_captures(b, &l, fresh);
     /* Records of one batch are different ones: their order is free, and neighbours make short tables. */
-    qsort(b->items + b->ordered_count, fresh, sizeof *b->items, compare_items);
+    qsort(b->items.list + b->items.ordered_count, fresh, sizeof *b->items.list, compare_items);
     return 0;
 }
 
 /* ---- seal ---- */
-
-/* The arrays have room for all items of the batch, at most CHUNK_ITEMS_MAX: mostly few, where somebody waits one. */
-struct selection {
-    struct chunk_entry *entries;
-    struct item **items;
-    const uint8_t **bytes;
-    uint32_t count;
-    uint64_t payload_bytes;
-};
-
-static struct selection *selection_new(const struct batch *b)
-{
-    size_t room = min_u64(b->item_count, CHUNK_ITEMS_MAX);
-    struct selection *s =
-        malloc(sizeof *s + room * (sizeof(struct chunk_entry) + sizeof(struct item *) + sizeof(const uint8_t *)));
-    if (s == NULL)
-        return NULL;
-    s->entries = (struct chunk_entry *)(s + 1);
-    s->items = (struct item **)(s->entries + room);
-    s->bytes = (const uint8_t **)(s->items + room);
-    return s;
-}
-
-static uint32_t selection_chunk_bytes(const struct batch *b, const struct selection *s)
-{
-    return data_head_chunk_bytes(&b->pool->data, chunk_table_bytes(s->entries, s->count), s->payload_bytes);
-}
-
-static void select_item(struct selection *s, struct item *item)
-{
-    s->items[s->count] = item;
-    s->entries[s->count] = item->entry;
-    s->bytes[s->count] = item->capture != NULL ? capture_bytes(item->capture) : NULL;
-    s->payload_bytes += item->entry.length;
-    s->count++;
-}
-
-static void unselect_last(struct selection *s)
-{
-    s->count--;
-    s->payload_bytes -= s->entries[s->count].length;
-}
-
-/* Items for one chunk of at most `room` bytes. Ordered items are not overtaken; of the others those that fit are taken,
- * so that a segment is filled to less than its next-smallest record. */
-static void select_items(struct batch *b, struct selection *s, uint32_t room)
-{
-    uint64_t estimate = CHUNK_HEADER_BYTES + CHUNK_FOOTER_BYTES + b->pool->data.echo_bytes;
-    s->count = 0;
-    s->payload_bytes = 0;
-    for (uint32_t i = b->first_unsealed; i < b->item_count && s->count < CHUNK_ITEMS_MAX; i++) {
-        struct item *item = &b->items[i];
-        if (item->sealed)
-            continue;
-        uint64_t cost = item->entry.length + 2 * ENTRY_BYTES_TYPICAL;
-        bool fits = estimate + cost <= room &&
-                    (s->count == 0 || s->payload_bytes + item->entry.length <= CHUNK_PAYLOAD_TARGET_BYTES);
-        if (!fits && i < b->ordered_count)
-            break;
-        if (!fits)
-            continue;
-        select_item(s, item);
-        estimate += cost;
-        if (s->payload_bytes >= CHUNK_PAYLOAD_TARGET_BYTES)
-            break;
-    }
-    while (s->count > 0 && selection_chunk_bytes(b, s) > room)
-        unselect_last(s);
-}
 
 /* The overlay of the trims in this batch has come down into the active lists. */
 static void clear_overlays(struct pool *pool)
@@ -437,17 +355,17 @@ static int seal_chunk(struct batch *b, struct selection *s)
         result = append_and_apply(b, s, chunk);
     if (result != 0 && chunk != NULL && (b->chunk_count == 0 || b->chunks[b->chunk_count - 1] != chunk))
         log_chunk_free(chunk);
-    while (b->first_unsealed < b->item_count && b->items[b->first_unsealed].sealed)
-        b->first_unsealed++;
+    while (b->items.first_unsealed < b->items.count && b->items.list[b->items.first_unsealed].sealed)
+        b->items.first_unsealed++;
     return result;
 }
 
 static int seal(struct batch *b)
 {
-    struct selection *s = selection_new(b);
+    struct selection *s = selection_new(&b->items);
     int result = s == NULL ? -ENOMEM : 0;
-    while (result == 0 && b->first_unsealed < b->item_count) {
-        select_items(b, s, (uint32_t)min_u64(data_head_room(&b->pool->data), CHUNK_BYTES_MAX));
+    while (result == 0 && b->items.first_unsealed < b->items.count) {
+        selection_fill(s, &b->items, &b->pool->data);
         result = s->count > 0 ? seal_chunk(b, s) : next_segment(b);
     }
     free(s);
@@ -480,7 +398,7 @@ static void free_batch(struct batch *b)
     for (uint32_t i = 0; i < b->chunk_count; i++)
         log_chunk_free(b->chunks[i]);
     free(b->chunks);
-    free(b->items);
+    free(b->items.list);
     free(b);
 }
 
