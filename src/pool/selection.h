@@ -2,8 +2,8 @@
  * Which of a batch's items go into the next chunk.
  *
  * An item is an entry to be sealed. The first ordered_count of a list keep their order in the log; the others are
- * different records, whose order is free: of them those that fit are taken, so that a segment is filled to less than its
- * next-smallest record.
+ * different records, whose order is free: of them those that fit are taken, so that a segment is filled to less than
+ * its next-smallest record.
  *
  * Locking: the sealing token.
  */
