@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cli/create.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/verb.h"
 #include "codec/codec.h"
 #include "env/device.h"
@@ -162,6 +163,8 @@ int create_pool_run(const struct invocation *in)
     struct place place;
     struct device *dev = NULL;
     struct pool_create_options options = {0};
+    struct progress progress;
+    char what[64];
     bool force = invocation_flag(in, "force");
     if (take_options(in, &options, &err) < 0 || place_find(in, &place, &err) < 0)
         return output_error(in, &err, EXIT_USAGE);
@@ -170,7 +173,10 @@ int create_pool_run(const struct invocation *in)
         r = place_open(&place, force, &dev, &err);
     if (r < 0)
         return output_error(in, &err, EXIT_FAILED);
+    snprintf(what, sizeof(what), "create %.40s", in->operands[0]);
+    progress_begin(&progress, what, PROGRESS_SIGNALS_KILL);
     r = pool_create(dev, &options, &err);
+    progress_end(&progress);
     if (r < 0 && !place.exists)
         (void)unlink(place.path);
     else if (r < 0 && !place.is_block_device && device_resize(dev, 0) < 0)

@@ -99,7 +99,7 @@ static int run_export(struct invocation *in)
     if (session_check_path(in->operands[0], &err) < 0 || target_open(in, &target, &err) < 0)
         return output_error(in, &err, EXIT_FAILED);
     snprintf(what, sizeof(what), "export %.32s", in->operands[1]);
-    progress_begin(&progress, what);
+    progress_begin(&progress, what, PROGRESS_SIGNALS_WATCH);
     int r = session_run(in, in->operands[0], "export", json_pack("{s:s}", "volume", in->operands[1]), target.fd,
                         &progress, &result, &err);
     progress_end(&progress);

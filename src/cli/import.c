@@ -45,7 +45,7 @@ static int run_import(struct invocation *in)
     json_t *arguments = json_pack("{s:s, s:o, s:b}", "volume", in->operands[1], "properties", properties, "force",
                                   (int)invocation_flag(in, "force"));
     snprintf(what, sizeof(what), "import %.32s", in->operands[1]);
-    progress_begin(&progress, what);
+    progress_begin(&progress, what, PROGRESS_SIGNALS_WATCH);
     int r = session_run(in, in->operands[0], "import", arguments, fd, &progress, &result, &err);
     progress_end(&progress);
     close(fd);

@@ -84,18 +84,16 @@ static int run_once(const struct invocation *in, const char *pool_path, struct c
     return run_direct(pool_path, call, verb->changes_pool, ret_result, ret_locked, err);
 }
 
-int session_run(const struct invocation *in, const char *pool_path, const char *verb_name, json_t *arguments, int fd,
-                struct progress *progress, json_t **ret_result, struct error *err)
+static int run_until_done(const struct invocation *in, const char *pool_path, const char *verb_name, json_t *arguments,
+                          int fd, struct progress *progress, json_t **ret_result, struct error *err)
 {
     const struct control_verb *verb = control_verb_find(verb_name);
     struct control_call call = {.request.arguments = arguments != NULL ? arguments : json_object(), .fd = fd};
     uint64_t started_ns = env_now_ns(env_os());
     snprintf(call.request.verb, sizeof(call.request.verb), "%s", verb_name);
-    if (progress != NULL) {
-        call.progress = progress_tell;
-        call.confirm = progress_confirm;
-        call.arg = progress;
-    }
+    call.progress = progress_tell;
+    call.confirm = progress_confirm;
+    call.arg = progress;
     int r = session_check_path(pool_path, err);
     bool again = r == 0;
     while (again) {
@@ -109,6 +107,21 @@ int session_run(const struct invocation *in, const char *pool_path, const char *
             r = error_set(err, attempt.code, "%s", attempt.text);
     }
     control_request_clear(&call.request);
+    return r;
+}
+
+int session_run(const struct invocation *in, const char *pool_path, const char *verb, json_t *arguments, int fd,
+                struct progress *progress, json_t **ret_result, struct error *err)
+{
+    struct progress own;
+    char what[64];
+    const char *target = invocation_operand(in, 1);
+    if (progress != NULL)
+        return run_until_done(in, pool_path, verb, arguments, fd, progress, ret_result, err);
+    snprintf(what, sizeof(what), "%s %.32s", in->verb->name, target != NULL ? target : pool_path);
+    progress_begin(&own, what, PROGRESS_SIGNALS_KILL);
+    int r = run_until_done(in, pool_path, verb, arguments, fd, &own, ret_result, err);
+    progress_end(&own);
     return r;
 }
 

@@ -13,7 +13,8 @@ struct progress;
 
 /*
  * Runs verb (execute.h) on the pool. arguments are taken over, NULL counts as none. fd: for import and export, else -1.
- * progress may be NULL. A pool that another command has open for a moment is waited for, up to 3 seconds.
+ * progress: begun and ended by the caller; NULL: this call has its own, and a signal ends the process. A pool that
+ * another command has open for a moment is waited for, up to 3 seconds.
  */
 int session_run(const struct invocation *in, const char *pool_path, const char *verb, json_t *arguments, int fd,
                 struct progress *progress, json_t **ret_result, struct error *err);

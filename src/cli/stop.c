@@ -43,7 +43,7 @@ static int run_stop(struct invocation *in)
     struct error err = {0};
     struct progress progress;
     pid_t pid = 0;
-    progress_begin(&progress, "stop");
+    progress_begin(&progress, "stop", PROGRESS_SIGNALS_WATCH);
     int r = stop(in, &progress, &pid, &err);
     progress_end(&progress);
     if (r < 0)
