@@ -20,6 +20,7 @@
 #include "format/limits.h"
 
 struct device;
+struct env;
 struct error;
 struct check_report;
 
@@ -31,8 +32,9 @@ struct check_options {
     bool repair;             /* write back what an intact copy, or the log, still knows; the device must be writable */
     uint64_t label_sequence; /* check the state this label names, as if all newer ones were lost; 0: the newest */
     uint64_t objects_max;    /* live objects kept in memory at a time; 0: CHECK_OBJECTS_MAX */
-    /* Called now and then with the part done, in 1/1000; may be NULL. */
-    void (*progress)(void *arg, unsigned per_mille);
+    /* Called now and then with how many bytes of segments were looked at, of how many; total 0: not known yet, and
+     * done is what was read. May be NULL. */
+    void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
     void *progress_arg;
 };
 
@@ -91,8 +93,14 @@ void check_report_print(const struct check_report *report, struct text *out);
 /* The same as one JSON object; the caller frees it. NULL: no memory. */
 char *check_report_json(const struct check_report *report);
 
-/* `ashlar check` and `ashlar dump`: argv[0] is the verb. Return the exit status. */
-int check_main(int argc, char **argv);
-int dump_main(int argc, char **argv);
+/* Opens a pool's file for reading, without a lock if another process has it: *ret_served. Errors of device_open. */
+int check_open_for_reading(struct env *env, const char *path, struct device **ret_dev, bool *ret_served,
+                           struct error *err) __attribute__((warn_unused_result));
+/*
+ * check_run on a pool that is open elsewhere and may be written to meanwhile: looks again until it is clean, or two
+ * looks one after the other agree. -EAGAIN: they never do. No repair.
+ */
+int check_run_served(struct device *dev, const struct check_options *options, struct check_report **ret_report,
+                     struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -10,6 +10,23 @@
 
 #include "check/inspection.h"
 
+enum dump_what { DUMP_ALL, DUMP_LABEL, DUMP_SLOTS, DUMP_CATALOG, DUMP_CHUNKS, DUMP_NODE, DUMP_VOLUME, DUMP_WHAT_COUNT };
+
+struct dump_request {
+    enum dump_what what;
+    const char *name; /* DUMP_VOLUME */
+    uint64_t address; /* DUMP_NODE */
+    bool json;
+};
+
+/*
+ * Prints what was asked for to standard output. *ret_report: what stood in the way, to be freed by the caller; NULL
+ * only without memory. *ret_begun: something was printed, so that an error comes behind a part of it. Errors as
+ * check_run; -ENOENT: what was asked for is not there.
+ */
+int dump_run(struct device *dev, const struct dump_request *request, struct check_report **ret_report, bool *ret_begun,
+             struct error *err) __attribute__((warn_unused_result));
+
 /* Objects are printed one after the other, as they are met: as lines of text, or as elements of one JSON array. */
 struct dump {
     struct inspection *ins;

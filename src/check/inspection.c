@@ -94,6 +94,9 @@ const uint8_t *check_window_bytes(struct check_window *w, uint64_t offset_bytes,
     if (device_read(ins->dev, start, w->buffer, length) != 0)
         read_by_unit(ins, start, w->buffer, length);
     ins->report->summary.read_bytes += length;
+    /* Labels, table, replay and maps: how much there is to read nobody knows. */
+    if (ins->options.progress != NULL && ins->progress_done == 0)
+        ins->options.progress(ins->options.progress_arg, ins->report->summary.read_bytes, 0);
     w->offset_bytes = start;
     w->length_bytes = length;
     return w->buffer + (offset_bytes - start);
@@ -296,7 +299,7 @@ void check_progress(struct inspection *ins, uint64_t done_bytes)
     if (ins->options.progress == NULL || ins->progress_total == 0)
         return;
     const uint64_t share = min_u64(ins->progress_done, ins->progress_total);
-    ins->options.progress(ins->options.progress_arg, (unsigned)((double)share * 1000 / (double)ins->progress_total));
+    ins->options.progress(ins->options.progress_arg, share, ins->progress_total);
 }
 
 /* ---- life ---- */

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/output.h"
 #include "cli/verb.h"
 #include "front/control/nearest.h"
 
@@ -123,7 +124,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9'; /* -1 is a value that somebody got wrong, not an option */
 }
 
-int invocation_parse(struct invocation *in, const struct verb *verb, int argc, char **argv, struct error *err)
+/* Reads the words behind the verb. 0; -EINVAL with text; 1: --help was there. */
+static int invocation_parse(struct invocation *in, const struct verb *verb, int argc, char **argv, struct error *err)
 {
     *in = (struct invocation){.verb = verb, .timeout_seconds = TIMEOUT_SECONDS_DEFAULT};
     bool options_ended = false;
@@ -219,4 +221,22 @@ void verb_print_help(const struct verb *verb)
     printf("\n");
     print_options(verb->options);
     print_options(common_options);
+}
+
+int verb_run(const struct verb *verb, int argc, char **argv)
+{
+    struct invocation in;
+    struct error err = {0};
+    int r = invocation_parse(&in, verb, argc, argv, &err);
+    if (r > 0) {
+        verb_print_help(verb);
+        return EXIT_DONE;
+    }
+    if (r < 0) {
+        /* Whoever asked for JSON gets it, also if the mistake stood before --json. */
+        for (int i = 0; i < argc; i++)
+            in.json = in.json || strcmp(argv[i], "--json") == 0;
+        return output_error(&in, &err, EXIT_USAGE);
+    }
+    return verb->run(&in);
 }

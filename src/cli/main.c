@@ -68,34 +68,8 @@ static int run_help(int argc, char **argv)
     const struct verb *verb = verb_find(argv[0]);
     if (verb == NULL)
         return verb_unknown(argv[0]);
-    if (verb->run_raw != NULL) {
-        char name[32], help[] = "--help";
-        snprintf(name, sizeof(name), "%s", verb->name);
-        char *words[] = {name, help, NULL};
-        return verb->run_raw(2, words);
-    }
     verb_print_help(verb);
     return EXIT_DONE;
-}
-
-static int run_verb(const struct verb *verb, int argc, char **argv)
-{
-    struct invocation in;
-    struct error err = {0};
-    if (verb->run_raw != NULL)
-        return verb->run_raw(argc, argv);
-    int r = invocation_parse(&in, verb, argc - 1, argv + 1, &err);
-    if (r > 0) {
-        verb_print_help(verb);
-        return EXIT_DONE;
-    }
-    if (r < 0) {
-        /* Whoever asked for JSON gets it, also if the mistake stood before --json. */
-        for (int i = 1; i < argc; i++)
-            in.json = in.json || strcmp(argv[i], "--json") == 0;
-        return output_error(&in, &err, EXIT_USAGE);
-    }
-    return verb->run(&in);
 }
 
 static int run(int argc, char **argv)
@@ -112,7 +86,7 @@ static int run(int argc, char **argv)
     if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         return run_help(argc - 2, argv + 2);
     const struct verb *verb = verb_find(word);
-    return verb != NULL ? run_verb(verb, argc - 1, argv + 1) : verb_unknown(word);
+    return verb != NULL ? verb_run(verb, argc - 2, argv + 2) : verb_unknown(word);
 }
 
 /* Opens /dev/null on what is closed of 0, 1 and 2. */

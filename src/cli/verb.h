@@ -37,8 +37,6 @@ struct verb {
     const struct option_spec *options; /* ended by a NULL name; NULL: none but those that every verb has */
     unsigned operand_count_min, operand_count_max;
     int (*run)(struct invocation *in);
-    /* Set for verbs that read their command line themselves; then only name and summary count beside it. */
-    int (*run_raw)(int argc, char **argv);
 };
 
 enum { OPERANDS_MAX = 64, OPTIONS_MAX = 64 };
@@ -56,8 +54,6 @@ struct invocation {
     unsigned timeout_seconds;
 };
 
-/* Reads the words behind the verb. 0; -EINVAL with text; 1: --help was there. */
-int invocation_parse(struct invocation *in, const struct verb *verb, int argc, char **argv, struct error *err);
 bool invocation_flag(const struct invocation *in, const char *name);
 /* The last value given, or NULL. */
 const char *invocation_value(const struct invocation *in, const char *name);
@@ -66,6 +62,9 @@ const char *invocation_next(const struct invocation *in, const char *name, unsig
 /* The operand of that index, NULL if there is none. */
 const char *invocation_operand(const struct invocation *in, unsigned index);
 
+/* Runs a verb with the words behind it: parses them, prints its help or the error in them, or does it. The exit
+ * status. */
+int verb_run(const struct verb *verb, int argc, char **argv);
 /* Prints the verb's help to standard output. */
 void verb_print_help(const struct verb *verb);
 

@@ -145,6 +145,23 @@ json_is() {
     [ "$(json "$1")" = "$2" ]
 }
 
+# The log address of the first thing in a volume's map for which a Python expression on o holds: address_of POOL VOLUME CONDITION
+address_of() {
+    "$ASHLAR" dump "$1" volume "$2" --json | python3 -c '
+import json, sys
+print(next(o["address"] for o in json.load(sys.stdin) if eval(sys.argv[1])))' "$3"
+}
+
+# Where on the device a log address lies: place_of POOL ADDRESS
+place_of() {
+    "$ASHLAR" dump "$1" --json | python3 -c '
+import json, sys
+objects, address = json.load(sys.stdin), int(sys.argv[1])
+size = next(o["segment_bytes"] for o in objects if o["object"] == "label")
+print(next(o["device_offset_bytes"] + address % size for o in objects
+           if o["object"] == "slot" and o["state"] in ("open", "closed") and o["segment"] == address // size))' "$2"
+}
+
 # A block device over a file: $loop. One at a time.
 loop_attach() {
     loop_detach

@@ -25,6 +25,21 @@ cleared() {
     tail -c 200 "$out" | grep -q $'\r\033\\[K'
 }
 
+# The pool's file is open in one of our processes: it is at work.
+at_work() {
+    local fd
+    worker=$(pgrep -n -f "^$ASHLAR $1 pool") || return 1
+    for fd in "/proc/$worker/fd/"*; do
+        [ "$(readlink "$fd")" != "$directory/pool" ] || return 0
+    done
+    return 1
+}
+
+# held VERB: holds the process up, once it is at work, for longer than it takes until something is shown.
+held() {
+    eventually at_work "$1" && kill -STOP "$worker" && sleep 1.3 && kill -CONT "$worker"
+}
+
 slowly() {
     head -c 1000000 input
     sleep 1.5
@@ -47,6 +62,23 @@ slowly >slow &
 run bash -c '"$ASHLAR" import pool disk2 - <slow'
 ok "import: nothing on a standard error that is no terminal" test ! -s "$err"
 wait $!
+
+# A check may be over before it could be held up: then once more.
+shown=1
+for _ in 1 2 3 4 5 6 7 8; do
+    held check &
+    on_terminal "$ASHLAR" check pool
+    wait $!
+    drawn 'check pool( +[0-9]+% \[#* *\] [0-9.]+[KMG]? of [0-9.]+[KMG]?, [0-9.]+[KMG]?/s|  [0-9.]+[KMG]?, [0-9.]+[KMG]?/s|  [0-9]+ s)' && shown=0 && break
+done
+ok "check: shows how far it is" test $shown -eq 0
+ok "check: status 0" is_status 0
+ok "check: the line is cleared before the report" grep -qz $'\r\033\\[Klabel ' "$out"
+ok "check: the report is whole" grep -q '^clean' "$out"
+held check &
+run ashlar check pool
+wait $!
+ok "check: nothing on a standard error that is no terminal" test ! -s "$err"
 
 # A server that lets one wait.
 serve pool

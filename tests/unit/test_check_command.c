@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "check_expect.h"
+#include "cli/verb.h"
 
 static char image_path[] = "/tmp/ashlar-check-XXXXXX";
 
@@ -36,7 +37,7 @@ static bool write_file(const struct image *img)
 }
 
 /* Runs a command; *ret_text is what it printed to standard output (errors go nowhere). */
-static int run(int (*command)(int, char **), char **argv, char *ret_text, size_t text_bytes)
+static int run(const struct verb *verb, char **argv, char *ret_text, size_t text_bytes)
 {
     char path[] = "/tmp/ashlar-check-out-XXXXXX";
     const int file = mkstemp(path), old_out = dup(STDOUT_FILENO), old_err = dup(STDERR_FILENO);
@@ -46,7 +47,7 @@ static int run(int (*command)(int, char **), char **argv, char *ret_text, size_t
     fflush(stdout);
     dup2(file, STDOUT_FILENO);
     dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
-    const int status = command(argc, argv);
+    const int status = verb_run(verb, argc - 1, argv + 1);
     fflush(stdout);
     dup2(old_out, STDOUT_FILENO);
     dup2(old_err, STDERR_FILENO);
@@ -61,7 +62,7 @@ static int run(int (*command)(int, char **), char **argv, char *ret_text, size_t
 
 static char out[256 * 1024];
 
-#define RUN_COMMAND(command, ...) run(command, (char *[]){__VA_ARGS__, NULL}, out, sizeof(out))
+#define RUN_COMMAND(verb, ...) run(verb, (char *[]){__VA_ARGS__, NULL}, out, sizeof(out))
 
 static char *word(const char *text)
 {
@@ -76,58 +77,74 @@ static void test_check(void)
 {
     struct image *img = sample();
     REQUIRE(write_file(img));
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), image_path), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), image_path), 0);
     EXPECT(strstr(out, "\nclean\n") != NULL);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("--quick"), image_path), 0);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), image_path, word("--all"), word("--json")), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--quick"), image_path), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), image_path, word("--all"), word("--json")), 0);
     json_t *o = json_loads(out, 0, NULL);
     EXPECT(json_is_true(json_object_get(o, "clean")));
     json_decref(o);
 
     image_damage(img, img->last_label_front, IMAGE_UNIT_BYTES);
     REQUIRE(write_file(img));
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), image_path), 1);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), image_path), 1);
     EXPECT(strstr(out, "wrong: LABEL-DAMAGED: ") == out);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("--repair"), image_path), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--repair"), image_path), 0);
     EXPECT(strstr(out, "repaired: device offset 4096, 4096 bytes: label 1 from its back copy\n") != NULL);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), image_path), 0);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("--label=1"), image_path), 0);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("--label"), word("9"), image_path), 3);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), image_path), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--label=1"), image_path), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--label"), word("9"), image_path), 1);
     image_free(img);
+}
+
+/* What was printed is one error as every verb prints it: {"error": {"errno": ..., "name": ..., "text": ...}}. */
+static bool error_is(const char *name)
+{
+    json_t *o = json_loads(out, 0, NULL), *error = json_object_get(o, "error");
+    const char *said = json_string_value(json_object_get(error, "name"));
+    const bool same = said != NULL && strcmp(said, name) == 0 && json_object_size(error) == 3 &&
+                      json_is_string(json_object_get(error, "text")) &&
+                      json_is_integer(json_object_get(error, "errno"));
+    json_decref(o);
+    return same;
 }
 
 static void test_usage(void)
 {
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check")), 2);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("a"), word("b")), 2);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("--quik"), image_path), 2);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("--quick"), word("--all"), image_path), 2);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("--label"), word("-1"), image_path), 2);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("--json=yes"), image_path), 2);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), image_path, word("--label")), 2);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("--help")), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check")), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("a"), word("b")), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--quik"), image_path), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--quick"), word("--all"), image_path), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--label"), word("-1"), image_path), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--json=yes"), image_path), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), image_path, word("--label")), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--help")), 0);
     EXPECT(strstr(out, "usage: ashlar check POOL") == out);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("/nonexistent/pool")), 3);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), word("--json"), word("/nonexistent/pool")), 3);
-    EXPECT(strstr(out, "\"error\": ") != NULL);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump")), 2);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("labels")), 2);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("node")), 2);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("node"), word("x")), 2);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("slots"), word("1")), 2);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), word("--help")), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("/nonexistent/pool")), 1);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--json"), word("/nonexistent/pool")), 1);
+    EXPECT(error_is("ENOENT"));
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), word("--json")), 2);
+    EXPECT(error_is("EINVAL"));
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), word("--json"), word("/nonexistent/pool")), 1);
+    EXPECT(error_is("ENOENT"));
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump")), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("labels")), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("node")), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("node"), word("x")), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("slots"), word("1")), 2);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), word("--help")), 0);
 }
 
 static void test_not_a_pool(void)
 {
     struct image *img = image_new();
     REQUIRE(write_file(img));
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), image_path), 3);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path), 3);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), image_path), 1);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path), 1);
     REQUIRE(truncate(image_path, 100) == 0);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), image_path), 3);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), image_path), 1);
     REQUIRE(truncate(image_path, 0) == 0);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), image_path), 3);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), image_path), 1);
     image_free(img);
 }
 
@@ -151,29 +168,29 @@ static void test_dump(void)
     struct image *img = sample();
     char address[32];
     REQUIRE(write_file(img));
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("--json")), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("--json")), 0);
     EXPECT_EQ(objects("label"), 2);
     EXPECT_EQ(objects("slot"), 3);
     EXPECT_EQ(objects("volume"), 1);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("chunks"), word("--json")), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("chunks"), word("--json")), 0);
     EXPECT_EQ(objects("chunk"), 3 + 6);
     EXPECT_EQ(objects("damage"), 0);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("volume"), word("alpha"), word("--json")), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("volume"), word("alpha"), word("--json")), 0);
     EXPECT_EQ(objects("node"), 2);
     EXPECT_EQ(objects("record"), 1);
     EXPECT_EQ(objects("patch"), 1);
     EXPECT_EQ(objects("range"), 5);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("volume"), word("beta")), 1);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("volume"), word("beta")), 1);
     (void)snprintf(address, sizeof(address), "%" PRIu64, img->volumes[0].leaves[0].address);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("node"), address), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("node"), address), 0);
     EXPECT(strstr(out, "node address=") == out);
     EXPECT(strstr(out, "\n    patch kind=patch ") != NULL);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("node"), word("7")), 1);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("node"), word("7")), 1);
     /* As text, every kind. */
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path), 0);
     EXPECT(strstr(out, "label sequence=1 ") == out);
     EXPECT(strstr(out, "\nvolume name=alpha ") != NULL);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("chunks")), 0);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("chunks")), 0);
     EXPECT(strstr(out, "\n    entry kind=bridge ") != NULL);
     image_free(img);
 }
@@ -184,16 +201,16 @@ static void test_dump_of_damage(void)
     image_damage(img, img->last_label_front + 600, 10);
     image_damage(img, image_offset(img, img->volumes[0].records[3].base.address) / 4096 * 4096, 100);
     REQUIRE(write_file(img));
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("label")), 1);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("label")), 1);
     EXPECT(strstr(out, "label damaged=label does not match its checksum") == out);
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("chunks"), word("--json")), 1);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("chunks"), word("--json")), 1);
     EXPECT_EQ(objects("damage"), 1);
     /* No label at all: the rings are shown. */
     image_damage(img, img->last_label_back + 600, 10);
     REQUIRE(write_file(img));
-    EXPECT_EQ(RUN_COMMAND(dump_main, word("dump"), image_path, word("--json")), 1);
+    EXPECT_EQ(RUN_COMMAND(&verb_dump, word("dump"), image_path, word("--json")), 1);
     EXPECT_EQ(objects("label"), 2);
-    EXPECT_EQ(RUN_COMMAND(check_main, word("check"), image_path), 1);
+    EXPECT_EQ(RUN_COMMAND(&verb_check, word("check"), image_path), 1);
     image_free(img);
 }
 
