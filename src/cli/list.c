@@ -43,8 +43,8 @@ const struct verb verb_list = {
     .operands = "POOL",
     .summary = "the volumes of a pool",
     .details =
-        "USED and RATIO are as of the last checkpoint, a few seconds ago while the pool is served. --json gives\n"
-        "every property of every volume, sizes in bytes.",
+        "USED and RATIO are as of the last checkpoint, at most a few seconds ago while the pool is served: what was\n"
+        "written since is not counted yet. --json gives every property of every volume, sizes in bytes.",
     .operand_count_min = 1,
     .operand_count_max = 1,
     .run = run_list,

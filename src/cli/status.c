@@ -24,14 +24,18 @@ static void print_server(const json_t *server, const char *pool)
         printf("             %s\n", json_string_value(json_array_get(listening, i)));
 }
 
+/*
+ * Room and contents are two measures, each in a line of its own. Room is what may still be accepted, at its worst: a
+ * segment counts for less than its size, because a record that does not fit its rest goes to the next one. Contents
+ * are the bytes that lie there. So what is stored may be more than the room that is taken.
+ */
 static void print_space(const json_t *result)
 {
-    char a[16], b[16], c[16], d[16];
-    printf("space        %s used of %s, %s free\n", output_size(result, "used", a), output_size(result, "usable", b),
-           output_size(result, "free", c));
-    printf("             %s live, %s dead among them, %s free after the next checkpoints, %s reserved\n",
-           output_size(result, "live", a), output_size(result, "dead", b), output_size(result, "pending-free", c),
-           output_size(result, "reserved", d));
+    char a[16], b[16], c[16];
+    printf("space        %s free for new data, of %s; %s reserved for what is not stored yet\n",
+           output_size(result, "free", a), output_size(result, "usable", b), output_size(result, "reserved", c));
+    printf("stored       %s live, %s dead in segments with it, %s dead in segments that will soon be free\n",
+           output_size(result, "live", a), output_size(result, "dead", b), output_size(result, "pending-free", c));
     printf("file         %s, of which the file system holds %s\n", output_size(result, "size", a),
            output_size(result, "allocated", b));
 }
@@ -134,7 +138,9 @@ const struct verb verb_status = {
     .name = "status",
     .operands = "POOL",
     .summary = "how the pool, its server and its clients are",
-    .details = "Exit status 1 if the pool failed or if damaged data was met since it was opened.",
+    .details =
+        "What is stored is as of the last checkpoint, a few seconds ago while the pool is served; ashlar(1) says\n"
+        "what each figure means. Exit status 1 if the pool failed or if damaged data was met since it was opened.",
     .operand_count_min = 1,
     .operand_count_max = 1,
     .run = run_status,

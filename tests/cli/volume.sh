@@ -63,8 +63,11 @@ all_verbs() { # POOL
     fails "$pool: rename of a volume that is not there" 1 "no volume" ashlar rename "$pool" b d
 
     works "$pool: status" ashlar status "$pool"
+    ok "$pool: status tells room and contents apart" grep -qE '^space        [0-9.]+[KMG] free for new data, of [0-9.]+[KMG]; ' "$out"
+    ok "$pool: and what lies there" grep -qE '^stored       [0-9.]+[KMG]? live, [0-9.]+[KMG]? dead in segments with it, ' "$out"
     ok "$pool: the state is good" prints "state        good"
     run ashlar status "$pool" --json
+    ok "$pool: used and free divide what is usable" json_is 'j["used"] + j["free"] == j["usable"]' True
     ok "$pool: status --json" json_is 'j["state"], len(j["volumes"])' "('good', 2)"
 
     works "$pool: destroy" ashlar destroy "$pool" c
@@ -80,6 +83,18 @@ ashlar create served --size 256M >/dev/null
 all_verbs alone
 ok "a server" serve served
 all_verbs served
+# The live bytes of a pool and the account of its volume say the same.
+ashlar create tight --size 96M >/dev/null
+random_file input 40000000
+ashlar import tight a input >/dev/null
+run ashlar status tight --json
+ok "live is what was stored and its map" json_is '40000000 <= j["live"] < 41000000' True
+ok "it is what the volume uses, and the pool's own" json_is \
+    "0 <= j['live'] - $("$ASHLAR" get tight a used --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["properties"]["used"])') < 100000" True
+ashlar destroy tight a >/dev/null
+run ashlar status tight --json
+ok "destroyed: nothing of it is live" json_is 'j["live"] < 100000' True
+
 works "status of a served pool names the process" ashlar status served
 ok "by its number" prints "server       process $server"
 works "stop" ashlar stop served
