@@ -13,6 +13,7 @@ run ashlar doctor pool --json
 ok "with a pool" is_status 0
 ok "it looks at the room that the pool has" json_is '[f["verdict"] for f in j["findings"] if f["name"] == "room"]' "['ok']"
 ok "codec speeds are numbers" json_is 'all(f["figures"]["ours-bytes-per-second"] > 1e6 for f in j["findings"] if f["name"].startswith(("lz4", "zstd")))' True
+ok "the checksum is measured against the function that the engine calls" json_is '[f["name"] for f in j["findings"] if f["name"].startswith("xxh3") and not 1 / 3 < f["figures"]["ratio"] < 3]' "[]"
 ok "as are flushes" json_is 'all(f["figures"]["count"] > 0 for f in j["findings"] if f["name"].startswith("flush"))' True
 ok "the counts agree" json_is 'sum(f["verdict"] == "warning" for f in j["findings"]) == j["warnings"]' True
 truncate -s 900P huge 2>/dev/null || truncate -s 8T huge
