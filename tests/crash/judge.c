@@ -36,6 +36,11 @@ const char *loss_name(int loss)
     }
 }
 
+static void trace_add(struct judge *j, const struct sim *sim)
+{
+    j->trace = (j->trace ^ sim_trace_hash(sim)) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
 static bool cut_disk_is_clean(struct judge *j, const struct sim_image *image, int loss, uint64_t seed, struct text *why)
 {
     struct sim *sim = sim_new(seed);
@@ -44,6 +49,7 @@ static bool cut_disk_is_clean(struct judge *j, const struct sim_image *image, in
         sim_disk_power_cut(disk, (enum sim_loss)loss, seed);
     j->checks++;
     bool clean = store_pool_check(disk, why);
+    trace_add(j, sim);
     sim_disk_free(disk);
     sim_free(sim);
     return clean;
@@ -87,8 +93,10 @@ static bool stays_the_same(struct judge *j, struct store *s, struct oracle *o, c
     bool good = second != NULL && recovered_check(second, o, false, &again, why) && recovered_same(first, &again, why);
     j->openings++;
     recovered_free(&again);
-    if (second != NULL)
+    if (second != NULL) {
+        trace_add(j, store_pool_sim(second));
         second->ops->free(second);
+    }
     sim_image_free(image);
     if (!good)
         text_printf(why, " (cut again right after the opening)");
@@ -176,16 +184,18 @@ static bool nudge(struct store *s, const struct recovered *r, struct text *why)
 static bool image_holds(struct judge *j, const struct sim_image *image, struct oracle *o, int loss, uint64_t seed,
                         unsigned depth, const struct recovered *expected, struct text *why);
 
-/* Each picture taken while the pool was opened and nudged: cut, and everything again. */
+/* Each picture taken while the pool was opened and nudged: cut, in one way or in each, and everything again. */
 static bool nested_hold(struct judge *j, const struct points *nested, struct oracle *o, uint64_t seed, unsigned depth,
                         const struct recovered *expected, struct text *why)
 {
-    for (size_t i = 0; i < nested->count; i++) {
+    unsigned losses = j->nested_every_loss ? LOSS_COUNT : 1;
+    for (size_t i = 0; i < nested->count * losses; i++) {
+        const struct point *p = &nested->list[i / losses];
         int loss = loss_list[(seed + i) % LOSS_COUNT];
         j->nested_points++;
-        if (image_holds(j, nested->list[i].image, o, loss, seed + 1000 + i, depth, expected, why))
+        if (image_holds(j, p->image, o, loss, seed + 1000 + i, depth, expected, why))
             continue;
-        text_printf(why, " (again at device step %llu of the recovery, %s)", (unsigned long long)nested->list[i].number,
+        text_printf(why, " (again at device step %llu of the recovery, %s)", (unsigned long long)p->number,
                     loss_name(loss));
         return false;
     }
@@ -209,7 +219,7 @@ static bool image_holds(struct judge *j, const struct sim_image *image, struct o
     bool good = s != NULL && recovered_check(s, o, false, &r, why);
     if (good && expected != NULL)
         good = recovered_same(expected, &r, why);
-    if (good && j->check_after && (expected == NULL || seed % 4 == 0)) {
+    if (good && j->check_after && (expected == NULL || j->nested_check || seed % 4 == 0)) {
         j->checks++;
         good = store_pool_check(store_pool_disk(s), why);
     }
@@ -225,8 +235,10 @@ static bool image_holds(struct judge *j, const struct sim_image *image, struct o
         good = goes_on(j, s, &r, seed, why);
     points_free(&nested);
     recovered_free(&r);
-    if (s != NULL)
+    if (s != NULL) {
+        trace_add(j, store_pool_sim(s));
         s->ops->free(s);
+    }
     return good;
 }
 
@@ -237,22 +249,38 @@ bool judge_image(struct judge *j, const struct sim_image *image, struct oracle *
     return image_holds(j, image, o, loss, seed, depth, NULL, why);
 }
 
+/* The point, with each of its losses. The oracle stands there. */
+static bool point_holds(struct judge *j, const struct point *p, struct oracle *o, size_t index, unsigned losses_each,
+                        uint64_t seed, struct text *why)
+{
+    unsigned count = losses_each == 0 ? LOSS_COUNT : losses_each;
+    for (unsigned k = 0; k < count; k++) {
+        int loss = loss_list[losses_each == 0 ? k : (index * losses_each + k) % LOSS_COUNT];
+        uint64_t own = seed + index * LOSS_COUNT + k;
+        j->points++;
+        if (judge_image(j, p->image, o, loss, own, why))
+            continue;
+        text_printf(why, " (power cut at device step %llu of the workload, %s, seed %llu)",
+                    (unsigned long long)p->number, loss_name(loss), (unsigned long long)own);
+        return false;
+    }
+    return true;
+}
+
 bool judge_points(struct judge *j, const struct points *points, const struct oracle *history, unsigned losses_each,
                   uint64_t seed, struct text *why)
 {
     struct oracle *o = oracle_new();
     bool good = true;
-    unsigned count = losses_each == 0 ? LOSS_COUNT : losses_each;
-    for (size_t i = 0; i < points->count && good; i++) {
-        const struct point *p = &points->list[i];
-        oracle_replay(o, history, p->position);
-        for (unsigned k = 0; k < count && good; k++) {
-            int loss = loss_list[losses_each == 0 ? k : (i * losses_each + k) % LOSS_COUNT];
-            good = judge_image(j, p->image, o, loss, seed + i * LOSS_COUNT + k, why);
-            if (!good)
-                text_printf(why, " (power cut at device step %llu of the workload, %s, seed %llu)",
-                            (unsigned long long)p->number, loss_name(loss),
-                            (unsigned long long)(seed + i * LOSS_COUNT + k));
+    unsigned parts = j->parts == 0 ? 1 : j->parts;
+    for (size_t i = j->part; i < points->count && good; i += parts) {
+        oracle_replay(o, history, points->list[i].position);
+        good = point_holds(j, &points->list[i], o, i, losses_each, seed, why);
+        if (j->loud && i / parts % 64 == 63) {
+            printf("# step %zu of %zu: %llu openings, %llu steps inside recoveries, trace %016llx\n", i + 1,
+                   points->count, (unsigned long long)j->openings, (unsigned long long)j->recovery_steps,
+                   (unsigned long long)j->trace);
+            fflush(stdout);
         }
     }
     struct oracle_stats stats;

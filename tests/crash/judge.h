@@ -31,9 +31,16 @@ struct judge {
     bool go_on; /* write, close, open and compare */
     /* Steps inside the recovery at which the power goes again: 0 none, 1 all, n: about one in n. */
     unsigned nested_one_in;
-    bool nested_deeper; /* and at the steps of that second recovery too */
-    /* Counters. */
-    uint64_t openings, recovery_steps, nested_points, checks;
+    bool nested_every_loss; /* there every loss is tried; otherwise one, in turn */
+    bool nested_check;      /* check after each of those recoveries too; otherwise after about one in four */
+    bool nested_deeper;     /* and at the steps of that second recovery too */
+    /* judge_points: only points whose index is `part` modulo `parts`; 0: all. Progress is printed if `loud`. */
+    unsigned part, parts;
+    bool loud;
+    /* Counters. A point counts once for each loss that is tried there. */
+    uint64_t points, openings, recovery_steps, nested_points, checks;
+    /* Of each opening: the trace hash of its simulation, in order. The same for the same seed and code. */
+    uint64_t trace;
 };
 
 /* The oracle stands at the point's position. true: all promises hold; otherwise the reason is added to why. */
