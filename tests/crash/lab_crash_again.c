@@ -93,7 +93,7 @@ int main(int argc, char **argv)
         return 2;
     }
     part--;
-    /* Each opening allocates and frees the same few megabytes: giving them to the kernel each time costs half the time. */
+    /* Each opening allocates and frees the same few megabytes: to give them back each time takes half the time. */
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     seed = seed_choose_or(SEED);
