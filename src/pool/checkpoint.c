@@ -56,20 +56,34 @@ static void drop_range_ops(struct pool *pool, const struct volume *v)
     }
 }
 
+/* true if there was something to drop: then the lock may have been let go of meanwhile. */
+static bool drop_what_goes_of(struct pool *pool, struct volume *v)
+{
+    if (v->destroyed && !v->dropped) {
+        v->dropped = true;
+        volume_drop_cached(v, 0);
+        drop_range_ops(pool, v);
+        pending_free(&v->overlay);
+        pending_free(&v->active);
+        return true;
+    }
+    if (!v->destroyed && v->shrunk_from_records > 0 && !v->tail_dropped) {
+        v->tail_dropped = true;
+        volume_drop_cached(v, volume_record_count(v));
+        return true;
+    }
+    return false;
+}
+
 /* What is cut off or destroyed leaves memory first. May wait for reads under way, so this comes before the cut is
- * taken: nobody can bring it back, the size or the name is gone already. */
+ * taken: nobody can bring it back, the size or the name is gone already. More may have gone while it waited, so that the
+ * cut is taken only when there was nothing left to drop. */
 static void drop_what_goes(struct pool *pool)
 {
-    for (struct list *l = pool->volumes.next; l != &pool->volumes; l = l->next) {
-        struct volume *v = (struct volume *)l;
-        if (v->destroyed) {
-            volume_drop_cached(v, 0);
-            drop_range_ops(pool, v);
-            pending_free(&v->overlay);
-            pending_free(&v->active);
-        } else if (v->shrunk_from_records > 0) {
-            volume_drop_cached(v, volume_record_count(v));
-        }
+    for (bool found = true; found;) {
+        found = false;
+        for (struct list *l = pool->volumes.next; l != &pool->volumes; l = l->next)
+            found |= drop_what_goes_of(pool, (struct volume *)l);
     }
 }
 
@@ -87,6 +101,7 @@ static int freeze_volume(struct checkpoint_work *w, struct volume *v)
         return result;
     struct checkpoint_volume *cv = &w->volumes[w->volume_count++];
     cv->volume = v;
+    cv->destroyed = v->destroyed;
     volume_to_catalog(v, &cv->object);
     v->catalog_changed = false;
     return result;
@@ -193,7 +208,7 @@ static void install_volume(struct checkpoint_work *w, struct checkpoint_volume *
     v->stored_bytes = cv->object.stored_bytes;
     v->node_bytes = cv->object.node_bytes;
     v->provisioned_records = cv->object.provisioned_records;
-    if (v->destroyed) {
+    if (cv->destroyed) {
         list_remove(&v->link);
         w->pool->volume_count--;
     }

@@ -9,6 +9,7 @@
 
 struct checkpoint_volume {
     struct volume *volume;
+    bool destroyed; /* as it was at the cut: what is destroyed later goes with the next checkpoint */
     struct catalog_volume object; /* as it will be on disk; roots and account are completed by the merge */
     struct map_merge merge;
     struct map_tree new_tree;

@@ -24,22 +24,22 @@ static int begin_volume(struct checkpoint_work *w, struct checkpoint_volume *cv)
     if (height < v->tree.height)
         height = v->tree.height;
     /* The frozen list is read by lookups and changed by nobody: no lock needed to walk it. */
-    int result = v->destroyed ? 0 : pending_updates(&v->frozen, &updates, &count);
-    if (result == 0 && !v->destroyed)
+    int result = cv->destroyed ? 0 : pending_updates(&v->frozen, &updates, &count);
+    if (result == 0 && !cv->destroyed)
         result = checkpoint_add_touches(w, v, &updates, &count);
     if (result != 0)
         return result;
     result = map_merge_begin(&cv->merge, &pool->node_store, &pool->nodes, &pool->slots, &v->tree, height, updates,
                              count, w->number);
     cv->merge.forget_patches = (pool->geometry.rules_off & RULE_OFF_PATCH_CHECKPOINT) != 0;
-    if (result == 0 && v->destroyed)
+    if (result == 0 && cv->destroyed)
         result = map_merge_discard_tree(&cv->merge);
     return result;
 }
 
 static bool merge_left(const struct checkpoint_volume *cv)
 {
-    return !cv->volume->destroyed && !map_merge_done(&cv->merge);
+    return !cv->destroyed && !map_merge_done(&cv->merge);
 }
 
 static int run_levels(struct checkpoint_work *w)
@@ -148,7 +148,7 @@ static int append_catalog(struct checkpoint_work *w, struct own_tree *t, struct 
     for (uint32_t i = 0; i < w->volume_count && result == 0; i++) {
         struct checkpoint_volume *cv = &w->volumes[i];
         uint8_t raw[CATALOG_OBJECT_BYTES_MAX] = {0};
-        if (cv->volume->destroyed) {
+        if (cv->destroyed) {
             t->updates[t->count++] = (struct map_update){.first = cv->object.object_id, .count = 1, .has_base = true};
             continue;
         }

@@ -65,7 +65,8 @@ struct volume {
     struct list dirty;                                       /* records, oldest first */
     bool catalog_changed;
     bool live;                    /* can be opened: its creation is durable, its destruction has not begun */
-    bool destroyed;               /* gone with the checkpoint under way; nobody holds it any more */
+    bool destroyed;               /* gone with the next checkpoint; nobody holds it any more */
+    bool dropped, tail_dropped;   /* what memory held of it, or behind its new end, is gone */
     uint64_t shrunk_from_records; /* more than 0: the next freeze trims the tail from the new end up to here */
     unsigned users;
     uint64_t read_count, write_count, flush_count, trim_count, zero_count, read_bytes, write_bytes, corrupt_reads;

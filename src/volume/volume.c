@@ -271,6 +271,7 @@ static int shrink(struct volume *v, uint64_t size_bytes)
     uint64_t records = volume_record_count(v);
     v->size_bytes = v->next_size_bytes = size_bytes;
     v->shrunk_from_records = max_u64(v->shrunk_from_records, records);
+    v->tail_dropped = false;
     v->catalog_changed = true;
     /* Trims and zeroings that reach behind the new end are sealed before the tail is cut off, not after. */
     int result = pool_sync(v->pool, v->pool->clock);
