@@ -6,6 +6,7 @@
 #   ok NAME CONDITION...           a point: passes if the condition, a command, succeeds
 #   fails NAME STATUS TEXT CMD...  a point: CMD exits with STATUS, says TEXT on standard error in one line, and prints nothing
 #   serve POOL ARGUMENTS...        starts a server and waits until it is ready; $server is its process
+#   to_be_ended PROCESS            a child of the test that is ended with it
 #   as_nobody CMD...               runs it as a user who may do nothing special
 #
 # The program is $ASHLAR. Everything happens in a directory of its own, which goes at the end; servers are ended.
@@ -17,15 +18,32 @@ err=$directory/.err
 points=0
 failures=0
 server=
-servers=()
+servers=() # "process start": a number alone may be somebody else's once the child is gone
 loop=
 chmod 755 "$directory"
 cd "$directory" || exit 1
 
+# When a process was started, in ticks since the boot; fails if there is none.
+start_of() {
+    local stat
+    { stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
+    # shellcheck disable=SC2086  # fields: the 22nd, counted from behind the name, which may hold anything
+    set -- ${stat##*) }
+    echo "${20}"
+}
+
+to_be_ended() {
+    servers+=("$1 $(start_of "$1")")
+}
+
+# A server ends at the second signal at the latest.
 clean_up() {
-    for process in "${servers[@]}"; do
-        kill -CONT "$process" 2>/dev/null
-        kill -TERM "$process" 2>/dev/null && kill -TERM "$process" 2>/dev/null
+    local process start signal
+    for entry in "${servers[@]}"; do
+        read -r process start <<<"$entry"
+        for signal in CONT TERM TERM; do
+            [ -n "$start" ] && [ "$(start_of "$process")" = "$start" ] && kill -$signal "$process" 2>/dev/null
+        done
     done
     wait 2>/dev/null
     loop_detach
@@ -179,7 +197,7 @@ serve() {
     mkfifo "$directory/.ready"
     "$ASHLAR" serve "$@" --ready-fd 9 9>"$directory/.ready" >"$log" 2>&1 </dev/null &
     server=$!
-    servers+=("$server")
+    to_be_ended "$server"
     # shellcheck disable=SC2034  # for the tests
     serve_log=$log
     if ! read -r _ <"$directory/.ready"; then

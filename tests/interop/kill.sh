@@ -8,7 +8,8 @@ needs python3-libnbd
 
 cat >writer.py <<'PYTHON'
 """writer.py URI REGION SEED STATE: writes to one region until the server goes away; leaves in the file STATE, per block
-of 4 KiB, the generation that must be there at least and the last one that was sent."""
+of 4 KiB, the generation that must be there at least and the last one that was sent. STATE.begun is there once this run had
+30 writes acknowledged, and made some of them durable."""
 import json, os, random, sys, nbd
 uri, region, seed, state = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 BLOCK, BLOCKS = 4096, 1024
@@ -37,6 +38,7 @@ def check(h):
 h = nbd.NBD()
 h.connect_uri(uri)
 check(h)
+durable_before, begun = list(durable), False
 if len(sys.argv) > 5:
     sys.exit(0)
 try:
@@ -57,20 +59,30 @@ try:
             before = list(acknowledged)
             h.flush()
             durable = before
+        if not begun and generation - known["next"] >= 30 and durable != durable_before:
+            open(state + ".begun", "w").close()
+            begun = True
 except nbd.Error:
     pass
 json.dump({"durable": durable, "sent": sent, "next": generation}, open(state, "w"))
 PYTHON
 
+all_begun() {
+    [ -e state.0.begun ] && [ -e state.1.begun ] && [ -e state.2.begun ] && [ -e state.3.begun ]
+}
+
 volume_arguments=(-o record-size=16K)
 begin_server 16M disk
 for round in 1 2 3 4 5 6; do
     writers=()
+    rm -f state.?.begun
     for region in 0 1 2 3; do
         "$python_nbd" writer.py "$uri" $region $((round * 4 + region)) "state.$region" 2>"problems.$region" &
         writers+=($!)
     done
-    sleep 1.2
+    eventually all_begun
+    ok "round $round: all four write" all_begun
+    sleep "0.$((round * 13 % 10))" # at another moment each round
     kill -KILL "$server"
     wait "$server" 2>/dev/null
     failed=0

@@ -65,7 +65,7 @@ start_server() {
     "$MEMORY_SERVER" --unix "$socket" --ready-fd 9 --threads 3 "${server_arguments[@]}" "${memory_exports[@]}" \
         9>"$directory/.ready" >"$log" 2>&1 </dev/null &
     server=$!
-    servers+=("$server")
+    to_be_ended "$server"
     serve_log=$log
     read -r _ <"$directory/.ready"
 }

@@ -49,7 +49,7 @@ if [ "$BACKEND" = ashlar ]; then
     start_server
     nbdkit -f -U "$directory/retry" --filter=retry nbd uri="$uri" retries=20 retry-delay=1 retry-exponential=no &
     retry=$!
-    servers+=("$retry")
+    to_be_ended "$retry"
     eventually test -S "$directory/retry"
     run nbdcopy --flush image "nbd+unix:///?socket=$directory/retry" &
     copy=$!
