@@ -118,12 +118,14 @@ static bool mark_held_before(struct inspection *ins)
     return whole;
 }
 
-/* A closed segment, below the cut, with nothing in it, closed before this checkpoint. */
-static bool looks_leaked(const struct inspection *ins, uint32_t slot)
+/* A closed segment, below the cut, with nothing in it, closed before this checkpoint. Where a range was lost, what it
+ * held is still counted, and keeps its segment: the entries there may be wanted yet. */
+static bool looks_leaked(const struct inspection *ins, uint32_t slot, bool lossy)
 {
     const struct check_slot *s = &ins->slots[slot];
     const struct slot *t = &s->table;
-    return t->state == SLOT_CLOSED && s->object_count == 0 && t->since < ins->label.checkpoint &&
+    return t->state == SLOT_CLOSED && s->object_count == 0 && !(lossy && t->live_bytes != 0) &&
+           t->since < ins->label.checkpoint &&
            (t->head != CHUNK_HEAD_DATA || t->segment < ins->label.replay_address / ins->segment_bytes);
 }
 
@@ -132,13 +134,13 @@ static bool looks_leaked(const struct inspection *ins, uint32_t slot)
  * to quarantine, and then writes the pool's own trees, whose old nodes empty further segments of the node head: those
  * go with the next checkpoint, and are no leak as long as the own trees of the checkpoint before refer to them.
  */
-static void check_leaks(struct inspection *ins)
+static void check_leaks(struct inspection *ins, bool lossy)
 {
     const uint64_t checkpoint = ins->label.checkpoint;
     bool any = false;
     for (uint32_t slot = 0; slot < ins->slot_count; slot++) {
         const struct slot *t = &ins->slots[slot].table;
-        any |= looks_leaked(ins, slot);
+        any |= looks_leaked(ins, slot, lossy);
         /* Readers may hold a slot in quarantine for a few checkpoints, not for more. */
         if (t->state == SLOT_QUARANTINED && checkpoint > QUARANTINE_CHECKPOINTS_MAX &&
             t->since < checkpoint - QUARANTINE_CHECKPOINTS_MAX)
@@ -148,7 +150,7 @@ static void check_leaks(struct inspection *ins)
     if (!any || !mark_held_before(ins))
         return;
     for (uint32_t slot = 0; slot < ins->slot_count; slot++)
-        if (looks_leaked(ins, slot) && !ins->slots[slot].held_before)
+        if (looks_leaked(ins, slot, lossy) && !ins->slots[slot].held_before)
             slot_found(ins, CHECK_PROBLEM_SLOT_LEAKED, slot,
                        "closed since checkpoint %" PRIu64 ", nothing in it is live", ins->slots[slot].table.since);
 }
@@ -187,5 +189,5 @@ void check_accounts(struct inspection *ins)
     for (uint32_t slot = 0; slot < ins->slot_count; slot++)
         check_slot_account(ins, slot, lossy);
     if (!ins->incomplete)
-        check_leaks(ins);
+        check_leaks(ins, lossy);
 }

@@ -118,6 +118,7 @@ struct check_lost_node {
 struct check_write {
     struct check_repair repair;
     uint8_t *bytes;
+    bool after_flush; /* the device is flushed first: what was written before must be there before this is */
 };
 
 struct check_replay_chunk {

@@ -10,8 +10,8 @@
  * yet written over, tell what had become of each record when they were written. Therefore several answers are tried:
  * from the entries alone, and from each older version with the entries that are newer than what it says; each without
  * and with the traces in slots that are not in use. The checksum in the parent decides: only a node with exactly the
- * bytes that were lost is written back, in place. Without such an answer the node stays lost, and is reported so;
- * guessing could bring data back that had been trimmed.
+ * bytes that were lost is written back, in place. Without such an answer guessing could bring data back that had been
+ * trimmed; what the accounts prove all the same is told by revive.c.
  */
 #include "check/rebuild.h"
 
@@ -24,34 +24,12 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "check/chunk.h"
+#include "check/rebuild_impl.h"
 #include "check/repair.h"
+#include "check/revive.h"
 
 #define FOUND_ENTRIES_MAX (1u << 18) /* what is collected for the nodes of one run */
 #define VERSIONS_TRIED_MAX 8
-
-/* Where an entry was found: how far it is to be trusted to be the newest of its kind. */
-enum trust { TRUST_LIVE, TRUST_QUARANTINED, TRUST_FREE, TRUST_COUNT };
-
-struct found_entry {
-    size_t lost;            /* number of the node it belongs to */
-    uint64_t chunk_address; /* with `order`: its place in the order of the log */
-    uint64_t address;       /* in the log; of a trim that of its chunk: the date */
-    uint64_t pointed;       /* what a pointer to its bytes holds as address */
-    uint64_t offsets[2];    /* on the device, of both copies; of entries of the node head */
-    uint32_t order;
-    enum trust trust;
-    struct chunk_entry entry;
-};
-
-struct rebuild {
-    struct inspection *ins;
-    CHECK_ARRAY(struct found_entry) found;
-    enum trust trust; /* of the slot at hand */
-    struct node node;
-    struct node_patch patches[NODE_PATCHES_MAX];
-    uint64_t known_to[MAP_FANOUT_MAX]; /* the older version knows what had become of each child up to this address */
-    uint8_t *bytes;
-};
 
 /* true if the entry is an older version of the node itself, not something below it. */
 static bool is_version(const struct check_lost_node *lost, const struct found_entry *f)
@@ -95,7 +73,8 @@ static int keep(struct rebuild *r, size_t lost, const struct check_chunk *c, uin
      * sequence. */
     if (check_chunk_is_pair(c) && address >= n->address)
         return 0;
-    if (r->found.count >= FOUND_ENTRIES_MAX)
+    r->overflowed |= r->found.count >= FOUND_ENTRIES_MAX;
+    if (r->overflowed)
         return 0;
     struct found_entry *f = check_array_add(&r->found);
     if (f == NULL)
@@ -147,6 +126,23 @@ static int collect_entry(struct rebuild *r, const struct check_chunk *c, uint32_
     return result;
 }
 
+/* The end of a node segment that was closed with its whole length, because nobody knew how far it was written. */
+static bool gap_is_unused(const struct rebuild *r, const struct check_walk *walk, const struct check_chunk *gap)
+{
+    const struct slot *t = &r->ins->slots[walk->slot].table;
+    return t->head == CHUNK_HEAD_NODE && t->state == SLOT_CLOSED && t->used_bytes == r->ins->segment_bytes &&
+           gap->at + gap->span_bytes >= walk->limit;
+}
+
+static int note_gap(struct rebuild *r, uint32_t slot, const struct check_chunk *gap)
+{
+    struct rebuild_gap *g = check_array_add(&r->gaps);
+    if (g == NULL)
+        return -ENOMEM;
+    *g = (struct rebuild_gap){.from = gap->address, .to = gap->address + gap->span_bytes, .slot = slot};
+    return 0;
+}
+
 static int collect_slot(struct rebuild *r, uint32_t slot)
 {
     struct inspection *ins = r->ins;
@@ -162,6 +158,8 @@ static int collect_slot(struct rebuild *r, uint32_t slot)
                : state == SLOT_QUARANTINED                ? TRUST_QUARANTINED
                                                           : TRUST_FREE;
     while (result == 0 && (step = check_walk_next(&walk, &c)) != CHECK_STEP_END) {
+        if (step == CHECK_STEP_GAP && r->trust == TRUST_LIVE && !gap_is_unused(r, &walk, &c))
+            result = note_gap(r, slot, &c);
         if (step == CHECK_STEP_GAP || (!check_chunk_is_pair(&c) && c.address >= ins->label.replay_address))
             continue;
         for (uint32_t i = 0; i < c.header.entry_count && result == 0; i++)
@@ -182,7 +180,7 @@ static int found_compare(const void *a, const void *b)
 
 /* ---- putting together ---- */
 
-static struct pointer pointer_to(const struct found_entry *f)
+struct pointer rebuild_pointer(const struct found_entry *f)
 {
     static const uint8_t kinds[] = {
         [ENTRY_DATA] = POINTER_DATA, [ENTRY_PATCH] = POINTER_PATCH, [ENTRY_NODE] = POINTER_NODE};
@@ -237,12 +235,12 @@ static bool add_patch(struct node *n, uint32_t child, const struct found_entry *
     n->patches[at] = (struct node_patch){.child = (uint8_t)child,
                                          .patch = {.first_sector = f->entry.first_sector,
                                                    .sector_count = f->entry.sector_count,
-                                                   .pointer = pointer_to(f)}};
+                                                   .pointer = rebuild_pointer(f)}};
     n->patch_count++;
     return true;
 }
 
-static bool apply_to_leaf(struct rebuild *r, const struct found_entry *f)
+bool rebuild_apply_to_leaf(struct rebuild *r, const struct found_entry *f)
 {
     struct node *n = &r->node;
     const uint64_t first = n->number << MAP_LEAF_BITS, end = first + map_fanout(0);
@@ -254,7 +252,7 @@ static bool apply_to_leaf(struct rebuild *r, const struct found_entry *f)
         if (e->kind == ENTRY_PATCH)
             return add_patch(n, child, f);
         drop_patches(n, child);
-        n->children[child] = pointer_to(f);
+        n->children[child] = rebuild_pointer(f);
     }
     return true;
 }
@@ -274,7 +272,7 @@ static void apply_to_inner(struct rebuild *r, const struct found_entry *f, bool 
     if (node_head) {
         struct pointer *p = &n->children[e->index - first];
         if (p->kind == POINTER_ABSENT || p->kind == POINTER_NODE)
-            *p = pointer_to(f);
+            *p = rebuild_pointer(f);
         return;
     }
     for (uint32_t i = 0; i < map_fanout(n->level); i++) {
@@ -282,12 +280,11 @@ static void apply_to_inner(struct rebuild *r, const struct found_entry *f, bool 
         if (e->index >= to || e->index + e->count <= from || f->address <= r->known_to[i])
             continue;
         const bool whole = e->length == 0 && e->index <= from && e->index + e->count >= to;
-        n->children[i] = whole ? pointer_to(f) : (struct pointer){0};
+        n->children[i] = whole ? rebuild_pointer(f) : (struct pointer){0};
     }
 }
 
-/* The node to begin with: an empty one. */
-static void begin_empty(struct rebuild *r, const struct check_lost_node *lost)
+void rebuild_begin(struct rebuild *r, const struct check_lost_node *lost)
 {
     memset(r->node.children, 0, sizeof(r->node.children));
     memset(r->known_to, 0, sizeof(r->known_to));
@@ -304,7 +301,7 @@ static bool begin_with_version(struct rebuild *r, const struct check_lost_node *
     struct inspection *ins = r->ins;
     const struct chunk_entry *e = &f->entry;
     bool intact = false;
-    begin_empty(r, lost);
+    rebuild_begin(r, lost);
     for (int copy = 0; copy < 2 && !intact; copy++) {
         const uint8_t *bytes = check_window_bytes(&ins->point, f->offsets[copy], e->length, 0);
         intact =
@@ -334,7 +331,7 @@ static bool put_together(struct rebuild *r, const struct check_lost_node *lost, 
                 continue;
             if (lost->level > 0)
                 apply_to_inner(r, f, node_head != 0);
-            else if (!apply_to_leaf(r, f))
+            else if (!rebuild_apply_to_leaf(r, f))
                 return false;
         }
     const size_t room = node_encoded_bytes_max(n->level, n->patch_count);
@@ -349,7 +346,7 @@ static bool find_answer(struct rebuild *r, const struct check_lost_node *lost, s
 {
     unsigned tried = 0;
     for (enum trust trust = TRUST_LIVE; trust < TRUST_COUNT; trust++) {
-        begin_empty(r, lost);
+        rebuild_begin(r, lost);
         if (put_together(r, lost, from, to, trust))
             return true;
     }
@@ -399,7 +396,8 @@ static int rebuild_all(struct rebuild *r)
         if (find_answer(r, lost, from, to))
             plan_node(r, lost);
     }
-    return 0;
+    /* What has no such answer is next, when all that has is in place again. */
+    return check_repair_planned(ins) ? 0 : check_revive(r);
 }
 
 int check_rebuild(struct inspection *ins, struct error *err)
@@ -414,6 +412,7 @@ int check_rebuild(struct inspection *ins, struct error *err)
         if (r->bytes != NULL)
             result = rebuild_all(r);
         free(r->bytes);
+        free(r->gaps.list);
         free(r->found.list);
     }
     free(r);

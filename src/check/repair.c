@@ -39,6 +39,12 @@ void check_repair_add(struct inspection *ins, uint64_t device_offset_bytes, cons
     va_end(args);
 }
 
+void check_repair_after_flush(struct inspection *ins)
+{
+    if (ins->writes.count != 0)
+        ins->writes.list[ins->writes.count - 1].after_flush = true;
+}
+
 bool check_repair_planned(const struct inspection *ins)
 {
     return ins->writes.count != 0;
@@ -204,7 +210,9 @@ int check_repair_apply(struct inspection *ins, struct error *err)
         return 0;
     for (size_t i = 0; i < ins->writes.count; i++) {
         const struct check_write *w = &ins->writes.list[i];
-        const int result = write_bytes(ins, w);
+        int result = w->after_flush ? device_flush(ins->dev) : 0;
+        if (result == 0)
+            result = write_bytes(ins, w);
         if (result != 0)
             return error_set(err, result, "%s: repair at device offset %" PRIu64 ": %s", ins->dev->name,
                              w->repair.device_offset_bytes, strerror(-result));

@@ -56,8 +56,9 @@ static int run_once(struct device *dev, const struct check_options *options, str
     return result;
 }
 
-/* A lost inner node hides the lost nodes below it: one look for each level, and one more that finds nothing to do. */
-#define LOOKS_MAX (MAP_LEVELS_MAX + 2)
+/* A lost inner node hides the lost nodes below it: two looks for each level (one for what is rebuilt in place, one for
+ * what is written anew), and one more that finds nothing to do. */
+#define LOOKS_MAX (2 * MAP_LEVELS_MAX + 2)
 
 /* A new report that goes on with the list of repairs of the last one, which is gone. */
 static struct check_report *next_report(struct check_report *last)

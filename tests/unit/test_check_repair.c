@@ -402,6 +402,7 @@ static void test_hostile(void)
     for (unsigned round = 0; round < 100; round++) {
         struct image *img = image_new();
         img->tamper_arg = &r;
+        img->label_flags = round % 4 < 2 ? LABEL_CLEAN : 0;
         image_volume(img, "alpha", 1000 * 4096, 4096);
         image_volume(img, "beta", 50 * 16384, 16384);
         img->tamper = tamper_anything;
@@ -413,6 +414,14 @@ static void test_hostile(void)
             image_seal(img);
             if (i % 3 == 2)
                 image_checkpoint(img);
+        }
+        if (round % 8 < 4)
+            image_checkpoint(img);
+        /* Both copies of a leaf. */
+        const struct pointer *leaf = &img->volumes[round % 2].leaves[0];
+        if (leaf->kind == POINTER_NODE && round % 3 > 0) {
+            image_damage(img, image_offset(img, leaf->address), leaf->length);
+            image_damage(img, image_offset(img, leaf->address) + IMAGE_UNIT_BYTES, leaf->length);
         }
         check_any(img, round % 2 == 1);
         image_free(img);

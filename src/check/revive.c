@@ -1,0 +1,335 @@
+/*
+ * A lost leaf of which no exact copy can be put together (rebuild.c) still has most of its records somewhere. What is
+ * not known is whether the newest entry of a record that can be found is the newest there was: a trim has no bytes that
+ * keep its segment, and a volume that was made smaller left no entry at all. To show what was trimmed would be wrong
+ * bytes given out as right. The accounts settle it:
+ *
+ * 1. A live object lies in a segment in use, and its chunk's table names it. So all entries found there that nothing
+ *    found is newer than, the *candidates*, hold everything that was live in what is lost, and perhaps something dead.
+ * 2. The slot table says for each slot how many live bytes are in it, exact at the checkpoint. What the intact part of
+ *    the maps refers to there is known. If that and all candidates of the slot together are just what the table says,
+ *    every one of them is live. If what is known is already all, every one is dead. The volume's own account, of stored
+ *    bytes and of map bytes, gives the same proof for all of its candidates together.
+ * 3. Where neither holds it is uncertain which candidates are live. A record with an uncertain part becomes
+ *    POINTER_LOST: it reads as an error. So does one without a candidate, unless the table of every chunk in use can be
+ *    read: only then there is certainly nothing, and it reads as zeroes.
+ *
+ * A slot in which a chunk cannot be made out proves nothing (1 does not hold there), and no volume's account does then.
+ * Of the node head such a place matters only before the lost node, where something below it could have been; the bytes
+ * in front of it in its own chunk do not count: what is below it had its address before the chunk was begun, and the
+ * smallest chunk of the node head, twice, is two write units. Nothing is proved either where accounts may be too high:
+ * in a pool in which a range was lost before. (An account that is too high and does not show: a range was lost while
+ * the pool was in use, then just what was lost was trimmed, and no trace of that trim is left. If then the very leaf is
+ * lost in both copies, this proof is wrong. `check` finds such an account while the leaf is there.)
+ *
+ * Of an inner node the candidates are the newest versions of the nodes below it; the same holds for them, with the
+ * bytes of map nodes. Inner nodes come first; leaves when they are all in place, in the next look.
+ *
+ * Accounts are not counted anew: for what is lost they keep what they said, so that the proof stays possible and the
+ * entries stay where they are. How it is written is told by rewrite.c. It is done only in a pool that was closed
+ * cleanly: otherwise slots and numbers may be in use that only the log behind the checkpoint tells.
+ */
+#include "check/revive.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "check/repair.h"
+#include "check/rewrite.h"
+#include "check/tree.h"
+
+enum verdict { VERDICT_UNKNOWN, VERDICT_LIVE, VERDICT_DEAD };
+
+/* Bytes of candidates, and of lost nodes that something intact refers to. */
+struct sums {
+    uint64_t *by_slot;
+    uint64_t *by_tree; /* of candidates only */
+    uint64_t *lost_by_tree;
+};
+
+struct revive {
+    struct rebuild *r;
+    struct sums sums;
+    uint8_t level; /* of the nodes dealt with: 0, or the highest that is lost */
+    bool any_gap;  /* somewhere an entry table of the data head cannot be read */
+    bool spoiled;  /* some candidate could not be counted: nothing is proved */
+    struct rewrite *w;
+};
+
+static uint32_t slot_of(struct inspection *ins, const struct pointer *p)
+{
+    const uint64_t place = check_place(ins, CHECK_TREES_OWN, p->address, p->length);
+    return place == CHECK_NOWHERE ? SLOT_NONE : (uint32_t)(place / ins->segment_bytes);
+}
+
+static bool slot_has_gap(const struct rebuild *r, uint32_t slot)
+{
+    for (size_t i = 0; i < r->gaps.count; i++)
+        if (r->gaps.list[i].slot == slot)
+            return true;
+    return false;
+}
+
+/* Something below this inner node may lie where no table can be read. */
+static bool may_hide_below(const struct rebuild *r, const struct check_lost_node *lost)
+{
+    for (size_t i = 0; i < r->gaps.count; i++) {
+        const struct rebuild_gap *g = &r->gaps.list[i];
+        if (r->ins->slots[g->slot].table.head != CHUNK_HEAD_NODE || g->from >= lost->address)
+            continue;
+        if (g->to <= lost->address || lost->address - g->from >= 2 * (uint64_t)r->ins->write_unit_bytes)
+            return true;
+    }
+    return false;
+}
+
+/* ---- what must hold ---- */
+
+static bool pool_allows(const struct rebuild *r)
+{
+    static const enum check_problem_id bad[] = {
+        CHECK_PROBLEM_DEVICE_SHORT,      CHECK_PROBLEM_NODE_INVALID,           CHECK_PROBLEM_MAP_ADDRESS,
+        CHECK_PROBLEM_MAP_BEYOND_END,    CHECK_PROBLEM_SEGMENT_LOST,           CHECK_PROBLEM_OVERLAP,
+        CHECK_PROBLEM_CATALOG_INVALID,   CHECK_PROBLEM_BRANCH_DUPLICATE,       CHECK_PROBLEM_COUNTER_BEHIND,
+        CHECK_PROBLEM_TABLE_INVALID,     CHECK_PROBLEM_SLOT_SEGMENT_DUPLICATE, CHECK_PROBLEM_SLOT_STATE_MISMATCH,
+        CHECK_PROBLEM_SLOT_FREE_LIVE,    CHECK_PROBLEM_SLOT_SEGMENT_MISMATCH,  CHECK_PROBLEM_LOG_DAMAGED,
+        CHECK_PROBLEM_SLOT_USED_MISMATCH};
+    const struct inspection *ins = r->ins;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        if (check_report_count_of(ins->report, bad[i]) != 0)
+            return false;
+    if ((ins->label.flags & LABEL_CLEAN) == 0 || ins->replay.count != 0 || ins->table_incomplete || r->overflowed ||
+        check_report_count_of(ins->report, CHECK_PROBLEM_NODE_DAMAGED) != ins->lost.count)
+        return false;
+    for (size_t i = 0; i < ins->trees.count; i++)
+        if (ins->trees.list[i].lossy || (i < CHECK_TREES_OWN && ins->trees.list[i].incomplete))
+            return false;
+    return true;
+}
+
+/* ---- candidates ---- */
+
+static void add_candidate(struct revive *v, uint32_t tree, const struct pointer *p)
+{
+    const uint32_t slot = slot_of(v->r->ins, p);
+    v->spoiled |= slot == SLOT_NONE;
+    if (slot == SLOT_NONE)
+        return;
+    v->sums.by_slot[slot] += p->length;
+    v->sums.by_tree[tree] += p->length;
+}
+
+/* r->node becomes the lost node as it would be if all candidates were live. */
+static void put_candidates(struct revive *v, const struct check_lost_node *lost, size_t from, size_t to)
+{
+    struct rebuild *r = v->r;
+    struct node *n = &r->node;
+    const uint64_t records = r->ins->trees.list[lost->tree].record_count;
+    rebuild_begin(r, lost);
+    for (size_t i = from; i < to; i++) {
+        const struct found_entry *f = &r->found.list[i];
+        if (f->trust != TRUST_LIVE)
+            continue;
+        if (lost->level > 0 && f->entry.kind == ENTRY_NODE && f->entry.level + 1u == lost->level)
+            n->children[f->entry.index - (n->number << MAP_INNER_BITS)] = rebuild_pointer(f);
+        else if (lost->level == 0 && f->entry.kind != ENTRY_NODE)
+            v->spoiled |= !rebuild_apply_to_leaf(r, f);
+    }
+    if (lost->level > 0)
+        return;
+    /* Past the end of the volume nothing is live. */
+    const uint64_t first = n->number << MAP_LEAF_BITS;
+    for (uint32_t i = 0; i < map_fanout(0); i++)
+        if (first + i >= records)
+            n->children[i] = (struct pointer){0};
+    while (n->patch_count > 0 && first + n->patches[n->patch_count - 1].child >= records)
+        n->patch_count--;
+}
+
+/* The nodes below a candidate are candidates too. */
+static int count_below(struct revive *v, const struct check_lost_node *lost, const struct pointer *p, uint8_t level,
+                       uint64_t number)
+{
+    struct inspection *ins = v->r->ins;
+    uint64_t offset;
+    uint8_t *bytes = malloc(ins->node_bytes_max);
+    struct node *n = malloc(sizeof(*n));
+    int result = bytes != NULL && n != NULL ? 0 : -ENOMEM;
+    CHECK_GT(level, 0);
+    if (result == 0) {
+        n->patches = NULL;
+        v->spoiled |= p->length > ins->node_bytes_max ||
+                      check_object_read(ins, lost->tree, p, true, bytes, &offset) != 0 ||
+                      node_decode(bytes, p->length, lost->branch, level, number, p->address, n, NULL) != 0;
+    }
+    for (uint32_t i = 0; result == 0 && !v->spoiled && i < map_fanout(level); i++) {
+        if (n->children[i].kind != POINTER_NODE)
+            continue;
+        add_candidate(v, lost->tree, &n->children[i]);
+        if (level > 1)
+            result = count_below(v, lost, &n->children[i], (uint8_t)(level - 1), (number << MAP_INNER_BITS) + i);
+    }
+    free(n);
+    free(bytes);
+    return result;
+}
+
+static int count_candidates(struct revive *v, const struct check_lost_node *lost)
+{
+    const struct node *n = &v->r->node;
+    int result = 0;
+    for (uint32_t i = 0; i < map_fanout(n->level) && result == 0; i++) {
+        const struct pointer *p = &n->children[i];
+        v->spoiled |= !pointer_valid(p);
+        if (!pointer_has_bytes(p) || v->spoiled)
+            continue;
+        add_candidate(v, lost->tree, p);
+        if (n->level > 1)
+            result = count_below(v, lost, p, (uint8_t)(n->level - 1), (n->number << MAP_INNER_BITS) + i);
+    }
+    for (uint32_t i = 0; i < n->patch_count; i++) {
+        v->spoiled |= !patch_valid(&n->patches[i].patch);
+        add_candidate(v, lost->tree, &n->patches[i].patch.pointer);
+    }
+    return result;
+}
+
+/* ---- proof ---- */
+
+static enum verdict judge(uint64_t said, uint64_t known, uint64_t candidates)
+{
+    if (said == known + candidates)
+        return VERDICT_LIVE;
+    return said == known ? VERDICT_DEAD : VERDICT_UNKNOWN;
+}
+
+static enum verdict judge_object(const struct revive *v, const struct check_lost_node *lost, const struct pointer *p)
+{
+    struct inspection *ins = v->r->ins;
+    const struct check_tree *t = &ins->trees.list[lost->tree];
+    const uint32_t slot = slot_of(ins, p);
+    enum verdict verdict = VERDICT_UNKNOWN;
+    if (v->spoiled || slot == SLOT_NONE)
+        return VERDICT_UNKNOWN;
+    if (lost->level > 0 || !slot_has_gap(v->r, slot))
+        verdict = judge(ins->slots[slot].table.live_bytes, ins->slots[slot].live_bytes, v->sums.by_slot[slot]);
+    if (verdict != VERDICT_UNKNOWN || v->any_gap)
+        return verdict;
+    const uint64_t candidates = v->sums.by_tree[lost->tree];
+    return lost->level > 0 ? judge(t->volume.node_bytes, t->node_bytes + v->sums.lost_by_tree[lost->tree], candidates)
+                           : judge(t->volume.stored_bytes, t->stored_bytes, candidates);
+}
+
+/* Takes from r->node what is dead, and marks what is uncertain. Returns the number of children that are kept and have
+ * bytes. */
+static uint32_t keep_what_is_proved(struct revive *v, const struct check_lost_node *lost)
+{
+    struct node *n = &v->r->node;
+    bool dead_patch[MAP_FANOUT_MAX] = {false}, uncertain[MAP_FANOUT_MAX] = {false}, bytes[MAP_FANOUT_MAX] = {false};
+    uint32_t kept = 0, useful = 0;
+    for (uint32_t i = 0; i < n->patch_count; i++) {
+        const enum verdict verdict = judge_object(v, lost, &n->patches[i].patch.pointer);
+        uncertain[n->patches[i].child] |= verdict == VERDICT_UNKNOWN;
+        dead_patch[n->patches[i].child] |= verdict == VERDICT_DEAD;
+        bytes[n->patches[i].child] = true;
+        if (verdict != VERDICT_DEAD)
+            n->patches[kept++] = n->patches[i];
+    }
+    n->patch_count = kept;
+    for (uint32_t i = 0; i < map_fanout(n->level); i++) {
+        struct pointer *p = &n->children[i];
+        const enum verdict verdict = pointer_has_bytes(p) ? judge_object(v, lost, p) : VERDICT_DEAD;
+        bytes[i] |= pointer_has_bytes(p);
+        /* A patch that is dead was folded into something newer than what is below it, or trimmed with it. */
+        uncertain[i] |= verdict == VERDICT_UNKNOWN || (verdict == VERDICT_LIVE && dead_patch[i]) ||
+                        (!bytes[i] && (v->any_gap || v->spoiled));
+        if (uncertain[i])
+            *p = (struct pointer){.kind = POINTER_LOST, .address = lost->address};
+        else if (verdict == VERDICT_DEAD && pointer_has_bytes(p))
+            *p = (struct pointer){0};
+        useful += !uncertain[i] && pointer_has_bytes(p);
+    }
+    kept = 0;
+    for (uint32_t i = 0; i < n->patch_count; i++)
+        if (!uncertain[n->patches[i].child])
+            n->patches[kept++] = n->patches[i];
+    n->patch_count = kept;
+    return useful + kept;
+}
+
+/* ---- the two passes ---- */
+
+static int each_lost(struct revive *v,
+                     int (*each)(struct revive *v, const struct check_lost_node *lost, size_t from, size_t to))
+{
+    struct rebuild *r = v->r;
+    int result = 0;
+    for (size_t from = 0, to; from < r->found.count && result == 0; from = to) {
+        const struct check_lost_node *lost = &r->ins->lost.list[r->found.list[from].lost];
+        for (to = from; to < r->found.count && r->found.list[to].lost == r->found.list[from].lost;)
+            to++;
+        if (lost->tree >= CHECK_TREES_OWN && (lost->level > 0) == (v->level > 0))
+            result = each(v, lost, from, to);
+    }
+    return result;
+}
+
+static int count_one(struct revive *v, const struct check_lost_node *lost, size_t from, size_t to)
+{
+    put_candidates(v, lost, from, to);
+    return count_candidates(v, lost);
+}
+
+static int write_one(struct revive *v, const struct check_lost_node *lost, size_t from, size_t to)
+{
+    put_candidates(v, lost, from, to);
+    if (keep_what_is_proved(v, lost) == 0)
+        return 0;
+    return rewrite_node(v->w, lost, &v->r->node);
+}
+
+static int revive_all(struct revive *v)
+{
+    struct inspection *ins = v->r->ins;
+    for (size_t i = 0; i < ins->lost.count; i++) {
+        const struct check_lost_node *lost = &ins->lost.list[i];
+        const uint32_t slot = slot_of(ins, &lost->pointer);
+        if (lost->tree < CHECK_TREES_OWN || slot == SLOT_NONE)
+            return 0;
+        v->level = lost->level > v->level ? lost->level : v->level;
+        v->spoiled |= lost->level > 0 && may_hide_below(v->r, lost);
+        ins->slots[slot].live_bytes += lost->pointer.length;
+        v->sums.lost_by_tree[lost->tree] += lost->pointer.length;
+    }
+    for (size_t i = 0; i < v->r->gaps.count && v->level == 0; i++)
+        v->any_gap |= ins->slots[v->r->gaps.list[i].slot].table.head == CHUNK_HEAD_DATA;
+    int result = each_lost(v, count_one);
+    if (result == 0)
+        result = rewrite_begin(ins, &v->w);
+    if (result == 0)
+        result = each_lost(v, write_one);
+    if (result == 0)
+        result = rewrite_finish(v->w);
+    rewrite_free(v->w);
+    return result == -ENOMEM ? result : 0;
+}
+
+int check_revive(struct rebuild *r)
+{
+    struct inspection *ins = r->ins;
+    if (!ins->options.repair || !pool_allows(r))
+        return 0;
+    struct revive v = {.r = r};
+    v.sums = (struct sums){.by_slot = calloc(ins->slot_count, sizeof(uint64_t)),
+                           .by_tree = calloc(ins->trees.count, sizeof(uint64_t)),
+                           .lost_by_tree = calloc(ins->trees.count, sizeof(uint64_t))};
+    int result = -ENOMEM;
+    if (v.sums.by_slot != NULL && v.sums.by_tree != NULL && v.sums.lost_by_tree != NULL)
+        result = revive_all(&v);
+    free(v.sums.by_slot);
+    free(v.sums.by_tree);
+    free(v.sums.lost_by_tree);
+    return result;
+}
