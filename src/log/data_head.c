@@ -125,8 +125,11 @@ int data_head_refill_to(struct data_head *h, uint32_t count, uint64_t checkpoint
     env_mutex_lock(h->lock);
     while (result == 0 && h->next_count < count) {
         struct placed_segment p = {.segment = h->numbers->next};
-        bool bare;
-        result = slots_choose(h->slots, p.segment, CHUNK_HEAD_DATA, checkpoint, &p.slot, &bare);
+        bool bare, ahead = h->next_count > 0;
+        if (ahead && slots_free_count(h->slots) <= h->slots_kept)
+            break;
+        result =
+            slots_choose(h->slots, p.segment, CHUNK_HEAD_DATA, checkpoint, ahead ? h->ready_kept : 0, &p.slot, &bare);
         if (result != 0)
             break;
         h->numbers->next++;

@@ -43,6 +43,9 @@ struct data_head {
     uint32_t position_bytes;  /* in it */
     struct placed_segment next[LOOKAHEAD_SLOTS_MAX];
     uint32_t next_count;
+    uint32_t
+        slots_kept; /* free slots, and allocated ones, left to the node head when choosing further ahead than one */
+    uint32_t ready_kept;
     uint64_t named_segment;   /* the next segment that the newest chunk of this open names; 0: none */
     uint64_t assured_segment; /* the same where no single damaged write unit hides it (invariant 5) */
     struct checksum chain;

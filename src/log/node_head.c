@@ -62,7 +62,7 @@ static int choose_next(struct node_head *h, uint64_t checkpoint)
     bool bare;
     env_mutex_lock(h->lock);
     p.segment = h->numbers->next;
-    int result = slots_choose(h->slots, p.segment, CHUNK_HEAD_NODE, checkpoint, &p.slot, &bare);
+    int result = slots_choose(h->slots, p.segment, CHUNK_HEAD_NODE, checkpoint, 0, &p.slot, &bare);
     if (result == 0)
         h->numbers->next++;
     env_mutex_unlock(h->lock);
@@ -79,6 +79,11 @@ static int choose_next(struct node_head *h, uint64_t checkpoint)
     else
         h->next[h->next_count++] = p;
     return result;
+}
+
+uint64_t node_head_held_bytes(const struct node_head *h)
+{
+    return room(h) + h->next_count * (uint64_t)h->geometry->segment_bytes;
 }
 
 int node_head_reserve(struct node_head *h, uint64_t bytes, uint64_t checkpoint)

@@ -78,6 +78,9 @@ int node_head_append(struct node_head *h, const struct chunk_entry *entry, const
 /* Writes what was collected, both copies; completes the pointers. Not yet flushed. */
 int node_head_close_chunk(struct node_head *h, uint64_t checkpoint) __attribute__((warn_unused_result));
 
+/* Bytes of the segments it has, the open one and those chosen ahead. */
+uint64_t node_head_held_bytes(const struct node_head *h);
+
 /* Forgets what was collected: the checkpoint failed. The pointers that wait are not touched any more. */
 void node_head_abandon(struct node_head *h);
 

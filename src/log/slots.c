@@ -164,13 +164,13 @@ static uint32_t find_state(struct slots *s, enum slot_state state)
     return SLOT_NONE;
 }
 
-int slots_choose(struct slots *s, uint64_t segment, enum chunk_head head, uint64_t checkpoint, uint32_t *ret_slot,
-                 bool *ret_bare)
+int slots_choose(struct slots *s, uint64_t segment, enum chunk_head head, uint64_t checkpoint, uint32_t ready_kept,
+                 uint32_t *ret_slot, bool *ret_bare)
 {
     int result = -ENOSPC;
     env_mutex_lock(&s->lock);
-    if (s->ready_count + s->bare_count > 0) {
-        bool bare = s->ready_count == 0;
+    bool bare = s->ready_count <= ready_kept;
+    if (bare ? s->bare_count > 0 : s->ready_count > 0) {
         uint32_t slot = find_state(s, bare ? SLOT_BARE : SLOT_READY);
         CHECK_NE(slot, SLOT_NONE);
         CHECK_EQ(s->table[slot].live_bytes, 0);

@@ -50,11 +50,11 @@ int slots_resolve(struct slots *s, uint64_t address, uint64_t *ret_device_offset
 uint64_t slots_device_offset(const struct slots *s, uint32_t slot, uint32_t offset_bytes);
 
 /*
- * Chooses a free slot for a coming segment: a READY one if there is one, else a BARE one (*ret_bare: the caller
- * allocates its storage, or gives it back). -ENOSPC: none free.
+ * Chooses a free slot for a coming segment: a READY one if there are more than ready_kept, else a BARE one (*ret_bare:
+ * the caller allocates its storage, or gives it back). -ENOSPC: neither.
  */
-int slots_choose(struct slots *s, uint64_t segment, enum chunk_head head, uint64_t checkpoint, uint32_t *ret_slot,
-                 bool *ret_bare) __attribute__((warn_unused_result));
+int slots_choose(struct slots *s, uint64_t segment, enum chunk_head head, uint64_t checkpoint, uint32_t ready_kept,
+                 uint32_t *ret_slot, bool *ret_bare) __attribute__((warn_unused_result));
 /* A given slot becomes NEXT for a segment (replay follows the log's own choice). -EBADMSG if it holds something else.
  */
 int slots_adopt(struct slots *s, uint32_t slot, uint64_t segment, enum chunk_head head, uint64_t checkpoint)

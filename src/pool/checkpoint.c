@@ -211,6 +211,8 @@ static void install_volume(struct checkpoint_work *w, struct checkpoint_volume *
     if (cv->destroyed) {
         list_remove(&v->link);
         w->pool->volume_count--;
+        if (v->orphan)
+            volume_free(v);
     }
 }
 
@@ -309,11 +311,29 @@ static int run_frozen(struct checkpoint_work *w, bool clean)
     return result;
 }
 
+/*
+ * What the data head has chosen ahead, but for the very next, goes back where the node head is short of slots. Chunks
+ * that named them are behind: a replay that meets those gives them up at the next chunk, or at its end.
+ */
+static void give_lookahead_back(struct pool *pool)
+{
+    struct data_head *h = &pool->data;
+    if (h->next_count <= 1 || slots_free_count(&pool->slots) >= pool_node_slots_kept(pool))
+        return;
+    pool_take_sealing(pool);
+    while (h->next_count > 1)
+        slots_return(&pool->slots, h->next[--h->next_count].slot, true, pool->checkpoint);
+    pool_give_sealing(pool);
+}
+
 static int run_checkpoint(struct checkpoint_work *w, bool clean)
 {
     struct pool *pool = w->pool;
+    give_lookahead_back(pool);
+    int result = pool_prepare_checkpoint(pool, &w->spare_bytes);
     env_mutex_unlock(&pool->lock);
-    int result = checkpoint_choose_evacuation(w);
+    if (result == 0)
+        result = checkpoint_choose_evacuation(w);
     env_mutex_lock(&pool->lock);
     pool->evacuating = w->touch_count > 0 || w->rewrite_own;
     pool_take_sealing(pool);

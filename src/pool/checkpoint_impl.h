@@ -9,7 +9,7 @@
 
 struct checkpoint_volume {
     struct volume *volume;
-    bool destroyed; /* as it was at the cut: what is destroyed later goes with the next checkpoint */
+    bool destroyed;               /* as it was at the cut: what is destroyed later goes with the next checkpoint */
     struct catalog_volume object; /* as it will be on disk; roots and account are completed by the merge */
     struct map_merge merge;
     struct map_tree new_tree;
@@ -29,6 +29,7 @@ struct checkpoint_work {
     struct checkpoint_volume *volumes; /* those that changed */
     uint32_t volume_count;
     struct map_tree catalog_tree, table_tree; /* the new ones */
+    uint64_t spare_bytes;                     /* storage for nodes beyond what the changes need */
     struct map_touch *touches;                /* evacuation */
     uint32_t touch_count;
     bool rewrite_own; /* the whole catalog and slot table */

@@ -60,12 +60,15 @@ static int compute_geometry(struct device *dev, const struct pool_create_options
     g->write_unit_bytes = options->write_unit_bytes;
     if (g->write_unit_bytes == 0)
         g->write_unit_bytes = (uint32_t)max_u64(WRITE_UNIT_BYTES_MIN, dev->info.physical_sector_bytes);
-    g->lookahead_count = options->lookahead_count != 0 ? options->lookahead_count : LOOKAHEAD_SLOTS_MAX;
     uint64_t ring = label_ring_bytes(g->write_unit_bytes);
     g->data_start_bytes = round_up(ring, min_u64(MIB, g->segment_bytes));
     uint64_t end = label_offset_bytes(g->device_bytes, g->write_unit_bytes, true, 0);
     if (g->device_bytes > 2 * ring + g->data_start_bytes && end > g->data_start_bytes)
         g->slot_count = (uint32_t)min_u64((end - g->data_start_bytes) / g->segment_bytes, SLOT_COUNT_MAX);
+    /* What is chosen ahead is taken from the other heads: in a small pool not much. */
+    g->lookahead_count = options->lookahead_count;
+    if (g->lookahead_count == 0)
+        g->lookahead_count = (uint32_t)min_u64(LOOKAHEAD_SLOTS_MAX, max_u64(2, g->slot_count / 32));
     return check_options(dev, g, err);
 }
 

@@ -45,7 +45,7 @@ static int compare_candidates(const void *left, const void *right)
 static bool slots_are_short(struct pool *pool)
 {
     env_mutex_lock(&pool->lock);
-    uint64_t free = slots_free_count(&pool->slots) + (uint64_t)pool->data.next_count;
+    uint64_t free = slots_free_count(&pool->slots);
     env_mutex_unlock(&pool->lock);
     return free < 2 * pool->reserve_slots;
 }
@@ -62,9 +62,11 @@ static uint32_t choose_victims(struct evacuation *e, struct candidate *list)
             list[count++] = (struct candidate){.slot = slot, .live_bytes = live};
     }
     qsort(list, count, sizeof *list, compare_candidates);
+    /* Each is written twice, and what is above it too. */
+    uint64_t most = min_u64(segment_bytes / 4, e->w->spare_bytes / 4);
     for (uint64_t sum = 0; chosen < count; chosen++) {
         sum += list[chosen].live_bytes;
-        if (sum > segment_bytes / 4)
+        if (sum > most)
             break;
         e->victims[list[chosen].slot] = 1;
         e->w->rewrite_own |= slots_own_bytes(&pool->slots, list[chosen].slot) > 0;

@@ -66,6 +66,7 @@ struct volume {
     bool catalog_changed;
     bool live;                    /* can be opened: its creation is durable, its destruction has not begun */
     bool destroyed;               /* gone with the next checkpoint; nobody holds it any more */
+    bool orphan;                  /* creating it failed: nobody frees it but the checkpoint it goes with */
     bool dropped, tail_dropped;   /* what memory held of it, or behind its new end, is gone */
     uint64_t shrunk_from_records; /* more than 0: the next freeze trims the tail from the new end up to here */
     unsigned users;
@@ -201,6 +202,11 @@ int pool_throttle(struct pool *pool) __attribute__((warn_unused_result));
 /* ---- space (space.c) ---- */
 /* Sets bytes aside, so that what is accepted can be stored. Lock held, may be released. privileged: may use half of the
  * reserve (trims). -ENOSPC. */
+/* Free slots that the data head leaves to checkpoints. */
+uint64_t pool_node_slots_kept(const struct pool *pool);
+/* Storage for the next checkpoint, and how much is there beyond what it needs. Its token and the lock held, the lock
+ * released meanwhile. -ENOSPC, -ENOMEM, device errors. */
+int pool_prepare_checkpoint(struct pool *pool, uint64_t *ret_spare_bytes) __attribute__((warn_unused_result));
 int pool_reserve(struct pool *pool, uint64_t bytes, bool privileged) __attribute__((warn_unused_result));
 void pool_unreserve(struct pool *pool, uint64_t bytes);
 uint64_t pool_capacity_bytes(struct pool *pool, bool privileged); /* what is free now, reservations not taken off */

@@ -12,6 +12,8 @@
 #include "base/math.h"
 #include "volume/access.h"
 
+#define CATALOG_CHANGE_BYTES 8192 /* set aside for a moment, to see that there is room */
+
 uint64_t volume_size_bytes(struct volume *v)
 {
     env_mutex_lock(&v->pool->lock);
@@ -66,6 +68,18 @@ static int find_live(struct pool *pool, const char *name, struct volume **ret_vo
     return 0;
 }
 
+/* Room for what a change of the catalog writes. What takes space, or may, is not let at the reserve. Lock held. */
+static int make_room(struct pool *pool, bool privileged, struct error *err)
+{
+    int result = pool_reserve(pool, CATALOG_CHANGE_BYTES, privileged);
+    if (result == -ENOSPC)
+        return error_set(err, result, "%s: the pool is full; trim or destroy something first", pool->dev->name);
+    if (result != 0)
+        return error_set(err, result, "%s: %s", pool->dev->name, strerror(-result));
+    pool_unreserve(pool, CATALOG_CHANGE_BYTES);
+    return 0;
+}
+
 /* A checkpoint that makes a change of the catalog durable. Lock held. */
 static int make_durable(struct pool *pool, const char *what, const char *name, struct error *err)
 {
@@ -108,11 +122,19 @@ static int create_locked(struct pool *pool, const char *name, const struct volum
     if (pool->next_branch >> map_level_bits(CATALOG_HEIGHT_MAX - 1) != 0)
         return error_set(err, -ENOSPC, "%s: the catalog is full: %" PRIu64 " objects were created", pool->dev->name,
                          pool->next_branch);
+    result = make_room(pool, false, err);
+    /* The lock was let go of meanwhile. */
+    if (result == 0 && pool_find_volume(pool, name) != NULL)
+        result = error_set(err, -EEXIST, "%s: there is a volume named %s already", pool->dev->name, name);
+    if (result != 0)
+        return result;
     struct volume *v = new_volume(pool, name, settings, record_bytes);
     if (v == NULL)
         return error_set(err, -ENOMEM, "%s: out of memory", pool->dev->name);
     result = make_durable(pool, "creating it", name, err);
     v->live = result == 0;
+    /* Not written, or by somebody else's checkpoint: the next one takes it away again. */
+    v->destroyed = v->orphan = result != 0;
     return result;
 }
 
@@ -212,6 +234,16 @@ int volume_list(struct pool *pool, int (*each)(void *arg, const struct volume_in
 
 /* ---- changes ---- */
 
+static void set_name(struct volume *v, const char *name)
+{
+    memset(v->name, 0, sizeof v->name);
+    memcpy(v->name, name, strlen(name) + 1);
+    list_remove(&v->link);
+    v->pool->volume_count--;
+    pool_insert_volume(v->pool, v);
+    v->catalog_changed = true;
+}
+
 static int rename_locked(struct pool *pool, const char *from, const char *to, struct error *err)
 {
     struct volume *v = NULL;
@@ -223,13 +255,11 @@ static int rename_locked(struct pool *pool, const char *from, const char *to, st
         return result;
     if (pool_find_volume(pool, to) != NULL)
         return error_set(err, -EEXIST, "%s: there is a volume named %s already", pool->dev->name, to);
-    memset(v->name, 0, sizeof v->name);
-    memcpy(v->name, to, strlen(to) + 1);
-    list_remove(&v->link);
-    pool->volume_count--;
-    pool_insert_volume(pool, v);
-    v->catalog_changed = true;
-    return make_durable(pool, "renaming it", to, err);
+    set_name(v, to);
+    result = make_durable(pool, "renaming it", to, err);
+    if (result != 0)
+        set_name(v, from);
+    return result;
 }
 
 int volume_rename(struct pool *pool, const char *from, const char *to, struct error *err)
@@ -255,9 +285,12 @@ int volume_set_codec(struct pool *pool, const char *name, struct codec_choice co
     else
         result = find_live(pool, name, &v, err);
     if (result == 0) {
+        struct codec_choice before = v->codec;
         v->codec = codec;
         v->catalog_changed = true;
         result = make_durable(pool, "setting its compression", name, err);
+        if (result != 0)
+            v->codec = before;
     }
     env_mutex_unlock(&pool->lock);
     return result;
@@ -312,6 +345,10 @@ int volume_resize(struct pool *pool, const char *name, uint64_t size_bytes, stru
         (void)not_writable(pool, result, err);
     else
         result = find_live(pool, name, &v, err);
+    if (result == 0 && size_bytes > v->size_bytes)
+        result = make_room(pool, false, err);
+    if (result == 0)
+        result = find_live(pool, name, &v, err); /* the lock was let go of meanwhile */
     if (result == 0 && v->next_size_bytes != v->size_bytes)
         result = error_set(err, -EBUSY, "volume %s: it is being resized already; try again", name);
     if (result == 0 && size_bytes != v->size_bytes) {
@@ -341,6 +378,10 @@ int volume_destroy(struct pool *pool, const char *name, struct error *err)
         v->live = false;
         v->destroyed = true;
         result = make_durable(pool, "destroying it", name, err);
+        if (result != 0 && !v->dropped) {
+            v->live = true;
+            v->destroyed = false;
+        }
         /* Out of the list: this checkpoint, or another that took it along, has done it. On a failed pool it stays until
          * close. */
         if (result == 0)

@@ -281,6 +281,47 @@ static void test_node_segments_come_back(void)
     rig_end(&r);
 }
 
+/*
+ * A small pool, much chosen ahead, full, and its power cut again and again: what the data head has chosen ahead is no room
+ * for checkpoints. Whatever is refused, nothing fails, and a volume can be destroyed.
+ */
+static void test_small_full_pool_after_cuts(void)
+{
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct rig r;
+        struct prng random;
+        unsigned refused = 0;
+        prng_seed(&random, seed);
+        rig_init(&r);
+        r.options.segment_bytes = 64 * KIB;
+        r.options.disk_bytes = 4 * MIB;
+        r.options.lookahead_count = 8;
+        r.options.seed = seed;
+        REQUIRE(rig_start(&r, 0, 4096));
+        for (unsigned v = 0; v < 2; v++)
+            EXPECT_EQ(r.s->ops->create(r.s, v, v == 0 ? "v0" : "v1", 6 * MIB, 4096, (struct codec_choice){0}), 0);
+        for (unsigned round = 0; round < 12; round++) {
+            for (unsigned i = 0; i < 150; i++) {
+                uint64_t at = prng_below(&random, 6 * MIB / 4096) * 4096;
+                unsigned v = (unsigned)prng_below(&random, 2), flags = prng_chance(&random, 300) ? VOLUME_FUA : 0;
+                if (prng_chance(&random, 250)) {
+                    EXPECT_EQ(r.s->ops->trim(r.s, v, at, 4096, flags), 0);
+                    continue;
+                }
+                int result = rig_write(&r, v, at, 4096, i + 1, flags);
+                EXPECT(result == 0 || result == -ENOSPC);
+                refused += result != 0;
+            }
+            EXPECT(rig_crash(&r, SIM_LOSS_RANDOM, seed * 100 + round));
+        }
+        EXPECT(refused > 0);
+        EXPECT_EQ(r.s->ops->destroy(r.s, 1), 0);
+        EXPECT(!rig_info(&r).failed);
+        EXPECT(rig_check(&r));
+        rig_end(&r);
+    }
+}
+
 int main(void)
 {
     RUN(test_full_pool_goes_on);
@@ -290,5 +331,6 @@ int main(void)
     RUN(test_provisioned_range_takes_its_data);
     RUN(test_reservations_are_counted);
     RUN(test_node_segments_come_back);
+    RUN(test_small_full_pool_after_cuts);
     return tap_done();
 }
