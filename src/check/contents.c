@@ -76,6 +76,7 @@ static bool read_own_record(struct inspection *ins, uint32_t tree, const struct 
         return true;
     check_found_in(ins, id, t, r->index, 1, offset, r->pointer.address, "%s %" PRIu64, what, r->index);
     ins->incomplete = true;
+    ins->trees.list[tree].incomplete = true;
     return false;
 }
 

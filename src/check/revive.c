@@ -23,7 +23,9 @@
  * lost in both copies, this proof is wrong. `check` finds such an account while the leaf is there.)
  *
  * Of an inner node the candidates are the newest versions of the nodes below it; the same holds for them, with the
- * bytes of map nodes. Inner nodes come first; leaves when they are all in place, in the next look.
+ * bytes of map nodes. What they lead to has a say too: if the slot of a record below one is settled by its sum, so is
+ * the candidate, and one with a record in a segment that is not in use any more is dead. What is dead goes out of the
+ * sums, and that may settle others. Inner nodes come first; leaves when they are all in place, in the next look.
  *
  * Accounts are not counted anew: for what is lost they keep what they said, so that the proof stays possible and the
  * entries stay where they are. How it is written is told by rewrite.c. It is done only in a pool that was closed
@@ -45,16 +47,21 @@ enum verdict { VERDICT_UNKNOWN, VERDICT_LIVE, VERDICT_DEAD };
 /* Bytes of candidates, and of lost nodes that something intact refers to. */
 struct sums {
     uint64_t *by_slot;
-    uint64_t *by_tree; /* of candidates only */
+    uint64_t *by_tree; /* of candidates only: map nodes where inner nodes are lost, else records and patches */
     uint64_t *lost_by_tree;
 };
+
+#define PASSES_MAX 16 /* each settles a candidate at least; what is left then stays uncertain */
 
 struct revive {
     struct rebuild *r;
     struct sums sums;
-    uint8_t level; /* of the nodes dealt with: 0, or the highest that is lost */
-    bool any_gap;  /* somewhere an entry table of the data head cannot be read */
-    bool spoiled;  /* some candidate could not be counted: nothing is proved */
+    uint8_t level;                      /* of the nodes dealt with: 0, or the highest that is lost */
+    bool any_gap;                       /* somewhere an entry table of the data head cannot be read */
+    bool spoiled;                       /* some candidate could not be counted: nothing is proved */
+    bool blind;                         /* not all records below the candidates could be counted: they prove nothing */
+    CHECK_ARRAY(enum verdict) children; /* of inner nodes: what is known of each candidate, in the order of a pass */
+    size_t child;                       /* of `children`, in a pass */
     struct rewrite *w;
 };
 
@@ -148,31 +155,60 @@ static void put_candidates(struct revive *v, const struct check_lost_node *lost,
         n->patch_count--;
 }
 
-/* The nodes below a candidate are candidates too. */
-static int count_below(struct revive *v, const struct check_lost_node *lost, const struct pointer *p, uint8_t level,
-                       uint64_t number)
+typedef void visit_function(struct revive *v, const struct check_lost_node *lost, const struct pointer *p, void *arg);
+
+/* Visits all that a candidate, a map node, leads to. *ret_whole false: a part of it cannot be read. */
+static int visit_below(struct revive *v, const struct check_lost_node *lost, const struct pointer *p, uint8_t level,
+                       uint64_t number, visit_function *visit, void *arg, bool *ret_whole)
 {
     struct inspection *ins = v->r->ins;
     uint64_t offset;
     uint8_t *bytes = malloc(ins->node_bytes_max);
     struct node *n = malloc(sizeof(*n));
-    int result = bytes != NULL && n != NULL ? 0 : -ENOMEM;
-    CHECK_GT(level, 0);
+    struct node_patch *patches = level == 0 ? calloc(NODE_PATCHES_MAX, sizeof(*patches)) : NULL;
+    int result = bytes != NULL && n != NULL && (level > 0 || patches != NULL) ? 0 : -ENOMEM;
+    bool read = false;
     if (result == 0) {
-        n->patches = NULL;
-        v->spoiled |= p->length > ins->node_bytes_max ||
-                      check_object_read(ins, lost->tree, p, true, bytes, &offset) != 0 ||
-                      node_decode(bytes, p->length, lost->branch, level, number, p->address, n, NULL) != 0;
+        n->patches = patches;
+        read = p->length <= ins->node_bytes_max && check_object_read(ins, lost->tree, p, true, bytes, &offset) == 0 &&
+               node_decode(bytes, p->length, lost->branch, level, number, p->address, n, NULL) == 0;
+        *ret_whole &= read;
     }
-    for (uint32_t i = 0; result == 0 && !v->spoiled && i < map_fanout(level); i++) {
-        if (n->children[i].kind != POINTER_NODE)
+    for (uint32_t i = 0; result == 0 && read && i < map_fanout(level); i++) {
+        if (!pointer_has_bytes(&n->children[i]))
             continue;
-        add_candidate(v, lost->tree, &n->children[i]);
-        if (level > 1)
-            result = count_below(v, lost, &n->children[i], (uint8_t)(level - 1), (number << MAP_INNER_BITS) + i);
+        visit(v, lost, &n->children[i], arg);
+        if (level > 0)
+            result = visit_below(v, lost, &n->children[i], (uint8_t)(level - 1), (number << MAP_INNER_BITS) + i, visit,
+                                 arg, ret_whole);
     }
+    for (uint32_t i = 0; result == 0 && read && level == 0 && i < n->patch_count; i++)
+        visit(v, lost, &n->patches[i].patch.pointer, arg);
+    free(patches);
     free(n);
     free(bytes);
+    return result;
+}
+
+static void count_object(struct revive *v, const struct check_lost_node *lost, const struct pointer *p, void *arg)
+{
+    const uint32_t slot = slot_of(v->r->ins, p);
+    (void)arg;
+    if (p->kind == POINTER_NODE)
+        add_candidate(v, lost->tree, p);
+    else if (slot != SLOT_NONE)
+        v->sums.by_slot[slot] += p->length;
+}
+
+static int count_child(struct revive *v, const struct check_lost_node *lost, uint32_t i)
+{
+    const struct node *n = &v->r->node;
+    bool whole = true;
+    add_candidate(v, lost->tree, &n->children[i]);
+    const int result = visit_below(v, lost, &n->children[i], (uint8_t)(n->level - 1), (n->number << MAP_INNER_BITS) + i,
+                                   count_object, NULL, &whole);
+    v->blind |= !whole;
+    v->spoiled |= !whole && n->level > 1;
     return result;
 }
 
@@ -185,9 +221,10 @@ static int count_candidates(struct revive *v, const struct check_lost_node *lost
         v->spoiled |= !pointer_valid(p);
         if (!pointer_has_bytes(p) || v->spoiled)
             continue;
-        add_candidate(v, lost->tree, p);
-        if (n->level > 1)
-            result = count_below(v, lost, p, (uint8_t)(n->level - 1), (n->number << MAP_INNER_BITS) + i);
+        if (n->level == 0)
+            add_candidate(v, lost->tree, p);
+        else if (v->children.list[v->child++] != VERDICT_DEAD)
+            result = count_child(v, lost, i);
     }
     for (uint32_t i = 0; i < n->patch_count; i++) {
         v->spoiled |= !patch_valid(&n->patches[i].patch);
@@ -222,6 +259,47 @@ static enum verdict judge_object(const struct revive *v, const struct check_lost
                            : judge(t->volume.stored_bytes, t->stored_bytes, candidates);
 }
 
+/* What an object below a candidate says of it: it is live as that is, or dead. */
+struct evidence {
+    bool live, dead;
+};
+
+static void hear_object(struct revive *v, const struct check_lost_node *lost, const struct pointer *p, void *arg)
+{
+    struct inspection *ins = v->r->ins;
+    struct evidence *e = arg;
+    const uint32_t slot = slot_of(ins, p);
+    const uint8_t state = slot != SLOT_NONE ? ins->slots[slot].table.state : SLOT_BARE;
+    (void)lost;
+    if (p->kind == POINTER_NODE)
+        return;
+    /* What is live lies in a segment in use. */
+    if (state != SLOT_OPEN && state != SLOT_CLOSED) {
+        e->dead = true;
+        return;
+    }
+    if (v->blind)
+        return;
+    const enum verdict verdict =
+        judge(ins->slots[slot].table.live_bytes, ins->slots[slot].live_bytes, v->sums.by_slot[slot]);
+    e->live |= verdict == VERDICT_LIVE;
+    e->dead |= verdict == VERDICT_DEAD;
+}
+
+static int judge_child(struct revive *v, const struct check_lost_node *lost, uint32_t i, enum verdict *ret_verdict)
+{
+    const struct node *n = &v->r->node;
+    const enum verdict own = judge_object(v, lost, &n->children[i]);
+    struct evidence e = {.live = own == VERDICT_LIVE, .dead = own == VERDICT_DEAD};
+    bool whole = true;
+    int result = 0;
+    if (!v->spoiled)
+        result = visit_below(v, lost, &n->children[i], (uint8_t)(n->level - 1), (n->number << MAP_INNER_BITS) + i,
+                             hear_object, &e, &whole);
+    *ret_verdict = e.live == e.dead ? VERDICT_UNKNOWN : e.live ? VERDICT_LIVE : VERDICT_DEAD;
+    return result;
+}
+
 /* Takes from r->node what is dead, and marks what is uncertain. Returns the number of children that are kept and have
  * bytes. */
 static uint32_t keep_what_is_proved(struct revive *v, const struct check_lost_node *lost)
@@ -240,7 +318,9 @@ static uint32_t keep_what_is_proved(struct revive *v, const struct check_lost_no
     n->patch_count = kept;
     for (uint32_t i = 0; i < map_fanout(n->level); i++) {
         struct pointer *p = &n->children[i];
-        const enum verdict verdict = pointer_has_bytes(p) ? judge_object(v, lost, p) : VERDICT_DEAD;
+        enum verdict verdict = VERDICT_DEAD;
+        if (pointer_has_bytes(p))
+            verdict = n->level > 0 ? v->children.list[v->child++] : judge_object(v, lost, p);
         bytes[i] |= pointer_has_bytes(p);
         /* A patch that is dead was folded into something newer than what is below it, or trimmed with it. */
         uncertain[i] |= verdict == VERDICT_UNKNOWN || (verdict == VERDICT_LIVE && dead_patch[i]) ||
@@ -282,6 +362,58 @@ static int count_one(struct revive *v, const struct check_lost_node *lost, size_
     return count_candidates(v, lost);
 }
 
+/* Makes room for the verdicts on the children of inner nodes. */
+static int list_children(struct revive *v, const struct check_lost_node *lost, size_t from, size_t to)
+{
+    int result = 0;
+    put_candidates(v, lost, from, to);
+    for (uint32_t i = 0; lost->level > 0 && i < map_fanout(lost->level) && result == 0; i++)
+        if (pointer_has_bytes(&v->r->node.children[i]) && check_array_add(&v->children) == NULL)
+            result = -ENOMEM;
+    return result;
+}
+
+static int judge_one(struct revive *v, const struct check_lost_node *lost, size_t from, size_t to)
+{
+    int result = 0;
+    put_candidates(v, lost, from, to);
+    for (uint32_t i = 0; lost->level > 0 && i < map_fanout(lost->level) && result == 0; i++) {
+        if (!pointer_has_bytes(&v->r->node.children[i]))
+            continue;
+        enum verdict *verdict = &v->children.list[v->child++];
+        if (*verdict == VERDICT_UNKNOWN)
+            result = judge_child(v, lost, i, verdict);
+    }
+    return result;
+}
+
+static int one_pass(struct revive *v,
+                    int (*each)(struct revive *v, const struct check_lost_node *lost, size_t from, size_t to))
+{
+    v->child = 0;
+    return each_lost(v, each);
+}
+
+/* Which candidates are live. One that turns out to be dead takes its bytes from the sums, and may so settle others. */
+static int settle(struct revive *v)
+{
+    const struct inspection *ins = v->r->ins;
+    size_t unknown = SIZE_MAX, now = 0;
+    int result = one_pass(v, list_children);
+    for (int pass = 0; pass < PASSES_MAX && now < unknown && result == 0; pass++) {
+        memset(v->sums.by_slot, 0, ins->slot_count * sizeof(uint64_t));
+        memset(v->sums.by_tree, 0, ins->trees.count * sizeof(uint64_t));
+        unknown = pass == 0 ? SIZE_MAX : now;
+        result = one_pass(v, count_one);
+        if (result == 0)
+            result = one_pass(v, judge_one);
+        now = 0;
+        for (size_t i = 0; i < v->children.count; i++)
+            now += v->children.list[i] == VERDICT_UNKNOWN;
+    }
+    return result;
+}
+
 static int write_one(struct revive *v, const struct check_lost_node *lost, size_t from, size_t to)
 {
     put_candidates(v, lost, from, to);
@@ -302,14 +434,15 @@ static int revive_all(struct revive *v)
         v->spoiled |= lost->level > 0 && may_hide_below(v->r, lost);
         ins->slots[slot].live_bytes += lost->pointer.length;
         v->sums.lost_by_tree[lost->tree] += lost->pointer.length;
+        v->blind |= lost->level == 0;
     }
     for (size_t i = 0; i < v->r->gaps.count && v->level == 0; i++)
         v->any_gap |= ins->slots[v->r->gaps.list[i].slot].table.head == CHUNK_HEAD_DATA;
-    int result = each_lost(v, count_one);
+    int result = settle(v);
     if (result == 0)
         result = rewrite_begin(ins, &v->w);
     if (result == 0)
-        result = each_lost(v, write_one);
+        result = one_pass(v, write_one);
     if (result == 0)
         result = rewrite_finish(v->w);
     rewrite_free(v->w);
@@ -328,6 +461,7 @@ int check_revive(struct rebuild *r)
     int result = -ENOMEM;
     if (v.sums.by_slot != NULL && v.sums.by_tree != NULL && v.sums.lost_by_tree != NULL)
         result = revive_all(&v);
+    free(v.children.list);
     free(v.sums.by_slot);
     free(v.sums.by_tree);
     free(v.sums.lost_by_tree);

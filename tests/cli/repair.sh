@@ -46,6 +46,14 @@ works "smaller and larger: export" ashlar export pool disk back --force
 ok "smaller and larger: the end reads as zeroes" cmp -s expected back
 
 cp --sparse=always pool damaged
+destroy_node damaged disk 1 0
+run ashlar check damaged --repair
+ok "the node above: put together anew" prints "put together anew"
+ok "and all is well" is_status 0
+works "export" ashlar export damaged disk back --force
+ok "nothing is lost, and nothing that was cut off came back" cmp -s expected back
+
+cp --sparse=always pool damaged
 destroy_node damaged disk 0 5
 run ashlar check damaged
 ok "a leaf of which the log does not tell all: found" prints "NODE-DAMAGED"

@@ -287,6 +287,70 @@ static void test_inner_stale(void)
     image_free(img);
 }
 
+/*
+ * The same where nothing in the segment of the trimmed records was live, so that it was given back: a node that leads
+ * there cannot be live, and the others are.
+ */
+static void test_inner_stale_told(void)
+{
+    enum fate fates[500] = {FATE_ZERO};
+    struct image *img = clean_image(500);
+    fill_segment(img, 400, 420);
+    for (unsigned i = 0; i < 384; i += 20) {
+        image_write(img, 0, i, (int)i);
+        fates[i] = FATE_DATA;
+    }
+    image_seal(img);
+    image_checkpoint(img);
+    for (unsigned i = 384; i < 500; i++)
+        img->volumes[0].records[i].base = (struct pointer){0};
+    img->volumes[0].leaves[3] = (struct pointer){.kind = POINTER_HOLE, .address = IMAGE_SEGMENT_BYTES + 1};
+    image_write(img, 0, 140, 3);
+    image_seal(img);
+    image_checkpoint(img);
+    for (int k = 0; k < 3; k++)
+        image_checkpoint(img);
+    EXPECT(img->slots[0].state != SLOT_CLOSED && img->slots[0].state != SLOT_OPEN);
+    EXPECT_PROBLEMS(img);
+    destroy(img, &img->volumes[0].catalog.root, false);
+    struct check_report *report = repair(img);
+    REQUIRE(report != NULL);
+    expect_fates(report, fates, 500);
+    check_report_free(report);
+    image_free(img);
+}
+
+/* A volume that the catalog cannot tell of any more may have what seems to be somebody else's: nothing is proved. */
+static void test_lost_object(void)
+{
+    struct image *img = clean_image(100);
+    image_volume(img, "beta", 100 * 4096, 4096);
+    fill_segment(img, 0, 20);
+    image_write(img, 1, 2, 1);
+    image_seal(img);
+    hole_without_trim(img, 50);
+    image_checkpoint(img);
+    const uint64_t object = image_offset(img, img->volumes[1].catalog.root.address);
+    EXPECT(object != 0);
+    destroy(img, &img->volumes[0].leaves[0], false);
+    /* The chunk of catalog objects is the next but one behind those of the leaves. */
+    uint64_t at = object / IMAGE_UNIT_BYTES * IMAGE_UNIT_BYTES;
+    struct chunk_header h;
+    for (unsigned k = 0; k < 2; k++) {
+        EXPECT_EQ(chunk_header_decode(img->bytes + at, IMAGE_UNIT_BYTES, IMAGE_UNIT_BYTES, &h, NULL), 0);
+        at += k == 0 ? 2 * (uint64_t)h.chunk_bytes : 0;
+    }
+    /* Beta's is the last in it. */
+    for (unsigned copy = 0; copy < 2; copy++)
+        image_damage(img, at + CHUNK_HEADER_BYTES + h.table_bytes + h.payload_bytes - 60 + copy * h.chunk_bytes, 60);
+    struct check_report *report = repair(img);
+    REQUIRE(report != NULL);
+    EXPECT(check_report_count_of(report, CHECK_PROBLEM_RECORD_DAMAGED) > 0);
+    EXPECT_EQ(check_report_summary(report)->label_sequence, 1);
+    check_report_free(report);
+    image_free(img);
+}
+
 /* ---- cuts ---- */
 
 struct cut {
@@ -364,6 +428,8 @@ int main(void)
     RUN(test_not_done);
     RUN(test_inner);
     RUN(test_inner_stale);
+    RUN(test_inner_stale_told);
+    RUN(test_lost_object);
     RUN(test_cut);
     return tap_done();
 }
