@@ -33,8 +33,16 @@ struct replaced {
     struct pointer now;
 };
 
+/* What was put in the place of a volume's lost nodes. */
+struct tally {
+    size_t leaves;
+    uint64_t provisioned_records;
+    bool uncertain; /* something in them is lost, or lies deeper */
+};
+
 struct rewrite {
     struct inspection *ins;
+    struct tally *tallies; /* one a tree */
     uint32_t slot;
     uint64_t segment;
     uint8_t *bytes; /* of the segment, as long as it is filled */
@@ -75,7 +83,8 @@ int rewrite_begin(struct inspection *ins, struct rewrite **ret_rewrite)
     *w = (struct rewrite){.ins = ins, .slot = slot, .segment = ins->label.next_segment};
     w->bytes = calloc(1, ins->segment_bytes);
     w->table = calloc(ins->slot_count + SLOTS_PER_TABLE_RECORD, sizeof(*w->table));
-    if (w->bytes == NULL || w->table == NULL) {
+    w->tallies = calloc(ins->trees.count, sizeof(*w->tallies));
+    if (w->bytes == NULL || w->table == NULL || w->tallies == NULL) {
         rewrite_free(w);
         return -ENOMEM;
     }
@@ -91,6 +100,7 @@ void rewrite_free(struct rewrite *w)
         return;
     free(w->bytes);
     free(w->table);
+    free(w->tallies);
     free(w->replaced.list);
     free(w);
 }
@@ -211,6 +221,16 @@ static uint32_t room_above(const struct rewrite *w)
     return (uint32_t)min_u64((uint64_t)node * 3 * MAP_LEVELS_MAX, ins->segment_bytes / 2);
 }
 
+static void tally_node(struct tally *t, const struct node *n)
+{
+    t->leaves++;
+    t->uncertain |= n->level > 0;
+    for (uint32_t i = 0; i < map_fanout(n->level); i++) {
+        t->uncertain |= n->children[i].kind == POINTER_LOST;
+        t->provisioned_records += n->children[i].kind == POINTER_PROVISIONED;
+    }
+}
+
 int rewrite_node(struct rewrite *w, const struct check_lost_node *lost, const struct node *node)
 {
     struct pointer now;
@@ -223,6 +243,7 @@ int rewrite_node(struct rewrite *w, const struct check_lost_node *lost, const st
     if (result != 0)
         return result == -ENOSPC ? 0 : result;
     w->node_count++;
+    tally_node(&w->tallies[lost->tree], node);
     return note_replaced(w, lost->tree, map_level_bits(lost->level), lost->number, &now);
 }
 
@@ -339,6 +360,21 @@ static int compare_object(void *arg, uint32_t tree, const struct pointer *p, uin
     return 0;
 }
 
+/*
+ * Space set aside by an entry that nothing tells of any more reads as zeroes, and is not set aside any more. Where
+ * something is still lost nobody knows how much of it that would be: then the account stays.
+ */
+static void count_provisioned(struct rewrite *w, uint32_t tree)
+{
+    const struct tally *tally = &w->tallies[tree];
+    struct check_tree *t = &w->ins->trees.list[tree];
+    size_t lost = 0;
+    for (size_t i = 0; i < w->ins->lost.count; i++)
+        lost += w->ins->lost.list[i].tree == tree;
+    if (lost == tally->leaves && !tally->uncertain)
+        t->volume.provisioned_records = t->provisioned_records + tally->provisioned_records;
+}
+
 static int rewrite_volume(struct rewrite *w, uint32_t tree)
 {
     struct inspection *ins = w->ins;
@@ -353,6 +389,7 @@ static int rewrite_volume(struct rewrite *w, uint32_t tree)
         result = repoint_root(w, tree);
     if (result != 0)
         return result;
+    count_provisioned(w, tree);
     (void)catalog_volume_encode(v, raw, sizeof(raw));
     return put_record(w, CHECK_TREE_CATALOG, v->object_id, raw, sizeof(raw));
 }

@@ -101,12 +101,16 @@ static void test_leaf(void)
             image_write(img, 0, i, (int)i);
             fates[i] = FATE_DATA;
         }
+        image_zero(img, 0, 70, 2);
         image_patch(img, 0, 12, 1, 2, 7);
         image_patch(img, 0, 12, 3, 2, 8);
         image_write(img, 0, 13, 99);
         image_seal(img);
         image_checkpoint(img);
         hole_without_trim(img, 50);
+        /* Set aside, and no entry tells of it. */
+        img->volumes[0].records[60].base =
+            (struct pointer){.kind = POINTER_PROVISIONED, .address = IMAGE_SEGMENT_BYTES};
         image_write(img, 0, 14, 98);
         image_seal(img);
         image_checkpoint(img);
