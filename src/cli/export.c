@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,34 @@ struct target {
     int fd;
     bool is_new; /* ours to remove */
 };
+
+/*
+ * Opens what is there already, and empties it only when it is known not to be a pool in use: not the one that is exported,
+ * by whatever name, and none that somebody serves, who has it locked.
+ */
+static int target_overwrite(const struct invocation *in, struct target *t, struct error *err)
+{
+    struct stat st, pool;
+    int exclusive = stat(t->file, &st) == 0 && S_ISBLK(st.st_mode) ? O_EXCL : 0;
+    t->fd = open(t->file, O_WRONLY | O_CLOEXEC | O_NOCTTY | exclusive);
+    if (t->fd < 0 || fstat(t->fd, &st) < 0)
+        return error_set(err, -errno, "'%s': %s", t->file, strerror(errno));
+    int r = 0;
+    if (stat(in->operands[0], &pool) == 0 && st.st_dev == pool.st_dev && st.st_ino == pool.st_ino)
+        r = error_set(err, -EINVAL, "'%s' is the pool itself; nothing was changed: name another file", t->file);
+    else if (S_ISBLK(st.st_mode) && S_ISBLK(pool.st_mode) && st.st_rdev == pool.st_rdev)
+        r = error_set(err, -EINVAL, "'%s' is the pool itself; nothing was changed: name another file", t->file);
+    else if ((S_ISREG(st.st_mode) || S_ISBLK(st.st_mode)) && flock(t->fd, LOCK_EX | LOCK_NB) < 0)
+        r = error_set(err, -EBUSY, "'%s' is locked by another process; nothing was changed: name another file",
+                      t->file);
+    else if (S_ISREG(st.st_mode) && ftruncate(t->fd, 0) < 0)
+        r = error_set(err, -errno, "'%s': %s", t->file, strerror(errno));
+    if (r == 0)
+        return 0;
+    (void)close(t->fd);
+    t->fd = -1;
+    return r;
+}
 
 static int target_open(const struct invocation *in, struct target *ret_target, struct error *err)
 {
@@ -42,7 +71,7 @@ static int target_open(const struct invocation *in, struct target *ret_target, s
     if (t->fd < 0 && errno == EEXIST) {
         if (!force && !(stat(t->file, &st) == 0 && S_ISCHR(st.st_mode)))
             return error_set(err, -EEXIST, "'%s' exists already; nothing was changed: --force overwrites it", t->file);
-        t->fd = open(t->file, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_TRUNC);
+        return target_overwrite(in, t, err);
     }
     return t->fd < 0 ? error_set(err, -errno, "'%s': %s", t->file, strerror(errno)) : 0;
 }

@@ -85,6 +85,18 @@ static int lock_holder(const struct stat *st)
     return holder;
 }
 
+/* true if the process that has the lock does not run any more: what it left in the kernel will let go by itself. */
+static bool holder_is_gone(const struct stat *st)
+{
+    char path[64];
+    int pid = lock_holder(st);
+    if (pid == 0)
+        return false;
+    (void)snprintf(path, sizeof path, "/proc/%d/exe", pid);
+    char target[1];
+    return readlink(path, target, sizeof target) < 0 && (errno == ENOENT || errno == ESRCH);
+}
+
 static int busy_error(struct error *err, const char *path, const struct stat *st)
 {
     int pid = lock_holder(st);
@@ -155,16 +167,16 @@ static int open_path(const char *path, unsigned flags, struct stat *ret_st, stru
 }
 
 /*
- * On a block device udev takes a lock for a moment whenever somebody who could write has closed it: there a refusal is
- * believed only when it lasts.
+ * A refusal is believed only when it lasts. On a block device udev takes a lock for a moment whenever somebody who could
+ * write has closed it; and the kernel may hold a file for a moment after the process that had it was killed, while its
+ * io_uring requests end.
  */
 static int lock_take(struct env *env, int fd, const char *path, unsigned flags, const struct stat *st,
                      struct error *err)
 {
     if (flags & DEVICE_OPEN_NO_LOCK)
         return 0;
-    int tries = S_ISBLK(st->st_mode) ? LOCK_TRIES : 1;
-    for (;;) {
+    for (int tries = LOCK_TRIES;;) {
         if (flock(fd, ((flags & DEVICE_OPEN_READ_ONLY) ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0)
             return 0;
         if (errno == EINTR)
@@ -172,7 +184,7 @@ static int lock_take(struct env *env, int fd, const char *path, unsigned flags, 
         if (errno != EWOULDBLOCK)
             return system_error(err, -errno, path, "cannot be locked");
         tries--;
-        if (tries == 0)
+        if (tries == 0 || !(S_ISBLK(st->st_mode) || holder_is_gone(st)))
             return busy_error(err, path, st);
         env_sleep_ns(env, LOCK_PAUSE_NS);
     }

@@ -76,8 +76,8 @@ static bool drop_what_goes_of(struct pool *pool, struct volume *v)
 }
 
 /* What is cut off or destroyed leaves memory first. May wait for reads under way, so this comes before the cut is
- * taken: nobody can bring it back, the size or the name is gone already. More may have gone while it waited, so that the
- * cut is taken only when there was nothing left to drop. */
+ * taken: nobody can bring it back, the size or the name is gone already. More may have gone while it waited, so that
+ * the cut is taken only when there was nothing left to drop. */
 static void drop_what_goes(struct pool *pool)
 {
     for (bool found = true; found;) {

@@ -42,8 +42,10 @@ static int check_options(struct device *dev, const struct geometry *g, struct er
     if (g->lookahead_count < 1 || g->lookahead_count > LOOKAHEAD_SLOTS_MAX)
         return error_set(err, -EINVAL, "%s: lookahead of %u segments: must be 1 to 8", dev->name, g->lookahead_count);
     if (g->slot_count < SLOTS_MIN || g->slot_count < 2 * g->lookahead_count)
-        return error_set(err, -EINVAL, "%s: too small: %s; a pool needs at least 64M", dev->name,
-                         size_format(g->device_bytes, text, sizeof text));
+        return error_set(
+            err, -EINVAL, "%s: too small: %s; with segments of %" PRIu32 "M a pool needs at least %" PRIu64 "M",
+            dev->name, size_format(g->device_bytes, text, sizeof text), (uint32_t)div_ceil(g->segment_bytes, MIB),
+            div_ceil((SLOTS_MIN + 1) * (uint64_t)g->segment_bytes, MIB) + 1);
     return 0;
 }
 

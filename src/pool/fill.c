@@ -53,13 +53,26 @@ static int add_item(struct reader_item *items, uint32_t *count, const struct poi
     return 0;
 }
 
+/*
+ * Memory knows every sector of the patch: it is not looked at. It may be sealed and not on the device yet, and would then
+ * be called damaged. (Nobody changes a record while it is filled, and one whose patch is on its way stays in memory.)
+ */
+static bool patch_is_known(const struct fill *f, const struct patch *patch)
+{
+    uint32_t end = (uint32_t)patch->first_sector + patch->sector_count;
+    return end <= record_sectors(f->record) && bitmap_next_clear(f->record->valid, patch->first_sector, end) >= end;
+}
+
 static int collect_items(struct fill *f, struct reader_item *items, uint32_t *count)
 {
     int result = 0;
     if (f->entry.base.kind == POINTER_DATA)
         result = add_item(items, count, &f->entry.base, &f->stored[0]);
-    for (uint32_t i = 0; i < f->entry.patch_count && result == 0; i++)
+    for (uint32_t i = 0; i < f->entry.patch_count && result == 0; i++) {
+        if (patch_is_known(f, &f->entry.patches[i]))
+            continue;
         result = add_item(items, count, &f->entry.patches[i].pointer, &f->stored[1 + i]);
+    }
     return result;
 }
 
@@ -156,8 +169,10 @@ static void unpack(void *arg, uint32_t item, struct codec_context *codec)
         return;
     }
     unpack_base(job, f, codec);
-    for (uint32_t i = 0; i < f->entry.patch_count; i++)
-        unpack_patch(job, f, i, codec);
+    for (uint32_t i = 0; i < f->entry.patch_count; i++) {
+        if (f->stored[1 + i] != NULL)
+            unpack_patch(job, f, i, codec);
+    }
 }
 
 /* ---- putting it together ---- */

@@ -65,8 +65,8 @@ uint64_t pool_provisioned_bytes(const struct pool *pool)
     return sum;
 }
 
-/* The half of the reserve that is for checkpoints: slots that the data head must leave free, for what it has chosen ahead
- * the node head cannot use. */
+/* The half of the reserve that is for checkpoints: slots that the data head must leave free, for what it has chosen
+ * ahead the node head cannot use. */
 uint64_t pool_node_slots_kept(const struct pool *pool)
 {
     return (pool->reserve_slots + 1) / 2;

@@ -44,6 +44,6 @@ int main(int argc, char **argv)
     for (uint32_t slot = 0; slot < LABEL_RING_SLOTS; slot++)
         for (int back = 0; back < 2; back++)
             count += poke(fd, (uint64_t)st.st_size, back == 1, slot, strcmp(argv[2], "version") == 0);
-    printf("%d labels changed\n", count);
+    printf("# %d labels changed\n", count);
     return close(fd) == 0 && count > 0 ? 0 : 1;
 }

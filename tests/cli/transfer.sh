@@ -35,6 +35,12 @@ round_trip() { # POOL
     ok "$pool: changes nothing" test "$(sha256sum <output)" = "$sum"
     random_file output $((150 * MIB))
     works "$pool: export over a file with --force" ashlar export "$pool" disk output --force
+    # By any name of the pool's file; and no file that somebody has locked, as the server of a pool has.
+    ln -f "$pool" "$pool.link"
+    fails "$pool: export over the pool" 1 "is the pool itself; nothing was changed" ashlar export "$pool" disk "$pool.link" --force
+    fails "$pool: export over a pool in use" 1 "is locked by another process; nothing was changed" \
+        flock output ashlar export "$pool" disk output --force
+    rm "$pool.link"
     ok "$pool: it is the same" same_as_input output
     rm output
     "$ASHLAR" export "$pool" disk - >output 2>"$err"
