@@ -44,6 +44,7 @@ struct party {
     uint64_t rot_offset_bytes, rot_choices; /* one of the pages written so far, each as likely */
     struct sim_image *end;                  /* with a fault: the disk when the clients were done */
     struct round_stats *stats;
+    uint64_t trace; /* of the openings after the cuts */
     struct text *why;
     bool failed;
 };
@@ -292,6 +293,7 @@ static bool cuts_hold(struct party *p, struct text *why)
     p->stats->points += p->points.count;
     p->stats->openings += j.openings;
     p->stats->nested_points += j.nested_points;
+    p->trace = j.trace;
     return good;
 }
 
@@ -405,9 +407,9 @@ bool round_run(const struct round *r, struct round_stats *stats, uint64_t *ret_t
             good = !p.failed && store_pool_close(p.s, why) == 0;
         else
             good = !p.failed && p.end != NULL && fault_is_survived(&p, why);
-        if (ret_trace != NULL)
-            *ret_trace = sim_trace_hash(store_pool_sim(p.s));
         good = good && (r->fault != FAULT_NONE || cuts_hold(&p, why));
+        if (ret_trace != NULL)
+            *ret_trace = sim_trace_hash(store_pool_sim(p.s)) ^ p.trace;
         stats->rounds++;
         stats->device_flushes += p.points.flushes;
         stats->device_writes += p.points.writes;

@@ -37,7 +37,8 @@ struct round_stats {
 
 /* The usual choice for a seed. */
 void round_make(struct round *r, uint64_t seed);
-/* true: everything was right; otherwise the reason is added to why. ret_trace may be NULL. */
+/* true: everything was right; otherwise the reason is added to why. ret_trace, if not NULL, gets the trace hash of the
+ * round and of all openings after its cuts. */
 bool round_run(const struct round *r, struct round_stats *stats, uint64_t *ret_trace, struct text *why);
 
 #endif
