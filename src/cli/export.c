@@ -27,8 +27,8 @@ struct target {
 };
 
 /*
- * Opens what is there already, and empties it only when it is known not to be a pool in use: not the one that is exported,
- * by whatever name, and none that somebody serves, who has it locked.
+ * Opens what is there already, and empties it only when it is known not to be a pool in use: not the one that is
+ * exported, by whatever name, and none that somebody serves, who has it locked.
  */
 static int target_overwrite(const struct invocation *in, struct target *t, struct error *err)
 {

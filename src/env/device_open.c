@@ -167,9 +167,9 @@ static int open_path(const char *path, unsigned flags, struct stat *ret_st, stru
 }
 
 /*
- * A refusal is believed only when it lasts. On a block device udev takes a lock for a moment whenever somebody who could
- * write has closed it; and the kernel may hold a file for a moment after the process that had it was killed, while its
- * io_uring requests end.
+ * A refusal is believed only when it lasts. On a block device udev takes a lock for a moment whenever somebody who
+ * could write has closed it; and the kernel may hold a file for a moment after the process that had it was killed,
+ * while its io_uring requests end.
  */
 static int lock_take(struct env *env, int fd, const char *path, unsigned flags, const struct stat *st,
                      struct error *err)

@@ -54,8 +54,9 @@ static int add_item(struct reader_item *items, uint32_t *count, const struct poi
 }
 
 /*
- * Memory knows every sector of the patch: it is not looked at. It may be sealed and not on the device yet, and would then
- * be called damaged. (Nobody changes a record while it is filled, and one whose patch is on its way stays in memory.)
+ * Memory knows every sector of the patch: it is not looked at. It may be sealed and not on the device yet, and would
+ * then be called damaged. (Nobody changes a record while it is filled, and one whose patch is on its way stays in
+ * memory.)
  */
 static bool patch_is_known(const struct fill *f, const struct patch *patch)
 {

@@ -19,9 +19,9 @@ struct selection *selection_new(const struct item_list *items)
         malloc(sizeof *s + room * (sizeof(struct chunk_entry) + sizeof(struct item *) + sizeof(const uint8_t *)));
     if (s == NULL)
         return NULL;
-    s->entries = (struct chunk_entry *)(s + 1);
-    s->items = (struct item **)(s->entries + room);
-    s->bytes = (const uint8_t **)(s->items + room);
+    s->entries = (void *)(s + 1);
+    s->items = (void *)(s->entries + room);
+    s->bytes = (void *)(s->items + room);
     return s;
 }
 

@@ -39,7 +39,7 @@ round_trip() { # POOL
     ln -f "$pool" "$pool.link"
     fails "$pool: export over the pool" 1 "is the pool itself; nothing was changed" ashlar export "$pool" disk "$pool.link" --force
     fails "$pool: export over a pool in use" 1 "is locked by another process; nothing was changed" \
-        flock output ashlar export "$pool" disk output --force
+        flock output "$ASHLAR" export "$pool" disk output --force
     rm "$pool.link"
     ok "$pool: it is the same" same_as_input output
     rm output

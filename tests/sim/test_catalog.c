@@ -1,7 +1,7 @@
 /*
- * The catalog: it grows with every volume that was ever created, because object numbers are never used twice (one leaf
- * up to number 127, two levels from there); and it has what was there at the cut of each checkpoint, whatever is created,
- * changed and destroyed while that is under way.
+ * The catalog: it grows with every volume that was ever created, because object numbers are never used twice (one
+ * leaf up to number 127, two levels from there); and it has what was there at the cut of each checkpoint, whatever is
+ * created, changed and destroyed while that is under way.
  */
 #include "tap.h"
 

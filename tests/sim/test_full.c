@@ -282,8 +282,8 @@ static void test_node_segments_come_back(void)
 }
 
 /*
- * A small pool, much chosen ahead, full, and its power cut again and again: what the data head has chosen ahead is no room
- * for checkpoints. Whatever is refused, nothing fails, and a volume can be destroyed.
+ * A small pool, much chosen ahead, full, and its power cut again and again: what the data head has chosen ahead is no
+ * room for checkpoints. Whatever is refused, nothing fails, and a volume can be destroyed.
  */
 static void test_small_full_pool_after_cuts(void)
 {
