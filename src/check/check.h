@@ -32,6 +32,7 @@ struct check_options {
     bool repair;             /* write back what an intact copy, or the log, still knows; the device must be writable */
     uint64_t label_sequence; /* check the state this label names, as if all newer ones were lost; 0: the newest */
     uint64_t objects_max;    /* live objects kept in memory at a time; 0: CHECK_OBJECTS_MAX */
+    uint64_t found_max;      /* entries kept in memory for lost map nodes; 0: CHECK_FOUND_MAX */
     /* Called now and then with how many bytes of segments were looked at, of how many; total 0: not known yet, and
      * done is what was read. May be NULL. */
     void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);
@@ -39,6 +40,7 @@ struct check_options {
 };
 
 #define CHECK_OBJECTS_MAX (4u * 1024 * 1024) /* 64 bytes each */
+#define CHECK_FOUND_MAX (256u * 1024)        /* 120 bytes each */
 #define CHECK_PROBLEMS_LISTED_MAX 16384      /* more are counted, not listed */
 
 struct check_problem {

@@ -339,6 +339,8 @@ int inspection_open(struct inspection *ins, struct device *dev, const struct che
     *ins = (struct inspection){.dev = dev, .options = *options, .report = report};
     if (ins->options.objects_max == 0)
         ins->options.objects_max = CHECK_OBJECTS_MAX;
+    if (ins->options.found_max == 0)
+        ins->options.found_max = CHECK_FOUND_MAX;
     ins->device_bytes = round_down(dev->info.size_bytes, DEVICE_ALIGN_BYTES);
     ins->scan = (struct check_window){.ins = ins,
                                       .readahead_bytes = options->quick ? READAHEAD_QUICK_BYTES : READAHEAD_FULL_BYTES};

@@ -28,7 +28,6 @@
 #include "check/repair.h"
 #include "check/revive.h"
 
-#define FOUND_ENTRIES_MAX (1u << 18) /* what is collected for the nodes of one run */
 #define VERSIONS_TRIED_MAX 8
 
 /* true if the entry is an older version of the node itself, not something below it. */
@@ -50,18 +49,74 @@ static int lost_compare(const void *a, const void *b)
 }
 
 /* The first lost node of a branch and level from a number on. */
-static size_t lost_lower_bound(const struct inspection *ins, uint64_t branch, uint8_t level, uint64_t number)
+static size_t lost_lower_bound(const struct rebuild *r, uint64_t branch, uint8_t level, uint64_t number)
 {
     const struct check_lost_node key = {.branch = branch, .level = level, .number = number};
-    size_t low = 0, high = ins->lost.count;
+    size_t low = r->lost_from, high = r->lost_end;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (lost_compare(&ins->lost.list[middle], &key) < 0)
+        if (lost_compare(&r->ins->lost.list[middle], &key) < 0)
             low = middle + 1;
         else
             high = middle;
     }
     return low;
+}
+
+static int found_compare(const void *a, const void *b)
+{
+    const struct found_entry *x = a, *y = b;
+    if (x->lost != y->lost)
+        return x->lost < y->lost ? -1 : 1;
+    if (x->chunk_address != y->chunk_address)
+        return x->chunk_address < y->chunk_address ? -1 : 1;
+    return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/*
+ * Where in `found`, plus 1, the newest entry of the kind is, if of such entries only the newest counts: of an inner
+ * node those with bytes below one child, in slots that are trusted alike. (Whatever an older one did, the newest does
+ * again.) A volume has one for each of its records below its root.
+ */
+static int newest_of_kind(struct rebuild *r, size_t lost, const struct chunk_entry *e, uint32_t **ret_place)
+{
+    const uint8_t level = r->ins->lost.list[lost].level;
+    const bool node = e->kind == ENTRY_NODE;
+    *ret_place = NULL;
+    if (level == 0 || e->length == 0 || (node && e->level == level))
+        return 0;
+    struct rebuild_newest **newest = &r->newest[lost];
+    if (*newest == NULL)
+        *newest = calloc(1, sizeof(**newest));
+    if (*newest == NULL)
+        return -ENOMEM;
+    const uint64_t child = (node ? e->index : e->index >> map_level_bits(level - 1u)) % map_fanout(level);
+    *ret_place = node ? &(*newest)->node[r->trust][child] : &(*newest)->data[r->trust][child];
+    return 0;
+}
+
+static int found_add(struct rebuild *r, const struct found_entry *entry)
+{
+    uint32_t *place;
+    int result = newest_of_kind(r, entry->lost, &entry->entry, &place);
+    if (result != 0)
+        return result;
+    if (place != NULL && *place != 0) {
+        struct found_entry *before = &r->found.list[*place - 1];
+        if (found_compare(before, entry) < 0)
+            *before = *entry;
+        return 0;
+    }
+    r->full |= r->found.count >= r->ins->options.found_max;
+    if (r->full)
+        return 0;
+    struct found_entry *f = check_array_add(&r->found);
+    if (f == NULL)
+        return -ENOMEM;
+    *f = *entry;
+    if (place != NULL)
+        *place = (uint32_t)r->found.count;
+    return 0;
 }
 
 static int keep(struct rebuild *r, size_t lost, const struct check_chunk *c, uint32_t i)
@@ -73,23 +128,17 @@ static int keep(struct rebuild *r, size_t lost, const struct check_chunk *c, uin
      * sequence. */
     if (check_chunk_is_pair(c) && address >= n->address)
         return 0;
-    r->overflowed |= r->found.count >= FOUND_ENTRIES_MAX;
-    if (r->overflowed)
-        return 0;
-    struct found_entry *f = check_array_add(&r->found);
-    if (f == NULL)
-        return -ENOMEM;
     const uint64_t place = (uint64_t)c->slot * r->ins->segment_bytes + c->at + e->payload_offset;
     const uint64_t offset = c->device_offset_bytes + e->payload_offset;
-    *f = (struct found_entry){.lost = lost,
-                              .chunk_address = c->address,
-                              .offsets = {offset, offset + c->header.chunk_bytes},
-                              .address = address,
-                              .pointed = n->tree == CHECK_TREE_TABLE ? place : address,
-                              .order = i,
-                              .trust = r->trust,
-                              .entry = *e};
-    return 0;
+    const struct found_entry f = {.lost = lost,
+                                  .chunk_address = c->address,
+                                  .offsets = {offset, offset + c->header.chunk_bytes},
+                                  .address = address,
+                                  .pointed = n->tree == CHECK_TREE_TABLE ? place : address,
+                                  .order = i,
+                                  .trust = r->trust,
+                                  .entry = *e};
+    return found_add(r, &f);
 }
 
 /* Gives an entry to that lost node, if it is one. */
@@ -97,8 +146,8 @@ static int collect_for(struct rebuild *r, const struct check_chunk *c, uint32_t 
 {
     const struct inspection *ins = r->ins;
     const struct check_lost_node key = {.branch = ins->entries[i].branch, .level = level, .number = number};
-    const size_t k = lost_lower_bound(ins, key.branch, level, number);
-    return k < ins->lost.count && lost_compare(&ins->lost.list[k], &key) == 0 ? keep(r, k, c, i) : 0;
+    const size_t k = lost_lower_bound(r, key.branch, level, number);
+    return k < r->lost_end && lost_compare(&ins->lost.list[k], &key) == 0 ? keep(r, k, c, i) : 0;
 }
 
 /* Gives an entry to the lost nodes it says something about. */
@@ -115,8 +164,8 @@ static int collect_entry(struct rebuild *r, const struct check_chunk *c, uint32_
     }
     const uint64_t last = e->index + (e->count - 1);
     for (uint8_t level = 0; level < MAP_LEVELS_MAX; level++) {
-        size_t k = lost_lower_bound(ins, e->branch, level, e->index >> map_level_bits(level));
-        for (; k < ins->lost.count && result == 0; k++) {
+        size_t k = lost_lower_bound(r, e->branch, level, e->index >> map_level_bits(level));
+        for (; k < r->lost_end && result == 0; k++) {
             const struct check_lost_node *n = &ins->lost.list[k];
             if (n->branch != e->branch || n->level != level || n->number > last >> map_level_bits(level))
                 break;
@@ -168,14 +217,34 @@ static int collect_slot(struct rebuild *r, uint32_t slot)
     return result;
 }
 
-static int found_compare(const void *a, const void *b)
+static void forget_found(struct rebuild *r)
 {
-    const struct found_entry *x = a, *y = b;
-    if (x->lost != y->lost)
-        return x->lost < y->lost ? -1 : 1;
-    if (x->chunk_address != y->chunk_address)
-        return x->chunk_address < y->chunk_address ? -1 : 1;
-    return x->order < y->order ? -1 : x->order > y->order;
+    r->found.count = r->gaps.count = 0;
+    r->full = false;
+    for (size_t i = 0; i < r->ins->lost.count; i++) {
+        free(r->newest[i]);
+        r->newest[i] = NULL;
+    }
+}
+
+/* Collects the entries for lost nodes from lost_from on, for as many of them as there is room for. */
+static int collect(struct rebuild *r)
+{
+    int result = 0;
+    r->lost_end = r->ins->lost.count;
+    for (;;) {
+        const size_t nodes = r->lost_end - r->lost_from;
+        forget_found(r);
+        for (uint32_t slot = 0; slot < r->ins->slot_count && result == 0 && (!r->full || nodes == 1); slot++)
+            result = collect_slot(r, slot);
+        r->overflowed |= r->full;
+        if (result != 0 || !r->full || nodes == 1)
+            break;
+        r->lost_end = r->lost_from + nodes / 2;
+    }
+    if (result == 0 && r->found.count > 0)
+        qsort(r->found.list, r->found.count, sizeof(*r->found.list), found_compare);
+    return result;
 }
 
 /* ---- putting together ---- */
@@ -379,25 +448,29 @@ static void plan_node(struct rebuild *r, const struct check_lost_node *lost)
                          "second copy of that map node");
 }
 
-static int rebuild_all(struct rebuild *r)
+static void answer(struct rebuild *r)
 {
-    struct inspection *ins = r->ins;
-    int result = 0;
-    qsort(ins->lost.list, ins->lost.count, sizeof(*ins->lost.list), lost_compare);
-    for (uint32_t slot = 0; slot < ins->slot_count && result == 0; slot++)
-        result = collect_slot(r, slot);
-    if (result != 0 || r->found.count == 0)
-        return result;
-    qsort(r->found.list, r->found.count, sizeof(*r->found.list), found_compare);
     for (size_t from = 0, to; from < r->found.count; from = to) {
-        const struct check_lost_node *lost = &ins->lost.list[r->found.list[from].lost];
+        const struct check_lost_node *lost = &r->ins->lost.list[r->found.list[from].lost];
         for (to = from; to < r->found.count && r->found.list[to].lost == r->found.list[from].lost;)
             to++;
         if (find_answer(r, lost, from, to))
             plan_node(r, lost);
     }
+}
+
+static int rebuild_all(struct rebuild *r)
+{
+    struct inspection *ins = r->ins;
+    int result = 0;
+    qsort(ins->lost.list, ins->lost.count, sizeof(*ins->lost.list), lost_compare);
+    for (r->lost_from = 0; r->lost_from < ins->lost.count && result == 0; r->lost_from = r->lost_end) {
+        result = collect(r);
+        if (result == 0)
+            answer(r);
+    }
     /* What has no such answer is next, when all that has is in place again. */
-    return check_repair_planned(ins) ? 0 : check_revive(r);
+    return result != 0 || check_repair_planned(ins) || r->found.count == 0 ? result : check_revive(r);
 }
 
 int check_rebuild(struct inspection *ins, struct error *err)
@@ -409,9 +482,13 @@ int check_rebuild(struct inspection *ins, struct error *err)
     if (r != NULL) {
         r->ins = ins;
         r->bytes = malloc(ins->node_bytes_max);
-        if (r->bytes != NULL)
+        r->newest = calloc(ins->lost.count, sizeof(*r->newest));
+        if (r->bytes != NULL && r->newest != NULL) {
             result = rebuild_all(r);
+            forget_found(r);
+        }
         free(r->bytes);
+        free(r->newest);
         free(r->gaps.list);
         free(r->found.list);
     }

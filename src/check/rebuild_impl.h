@@ -26,10 +26,18 @@ struct rebuild_gap {
     uint32_t slot;
 };
 
+/* Of an inner node that is lost: where in `found`, plus 1, the newest entries below each child are. 0: none yet. */
+struct rebuild_newest {
+    uint32_t data[TRUST_COUNT][MAP_FANOUT_MAX], node[TRUST_COUNT][MAP_FANOUT_MAX];
+};
+
 struct rebuild {
     struct inspection *ins;
+    size_t lost_from, lost_end;            /* of ins->lost: for which entries are collected */
     CHECK_ARRAY(struct found_entry) found; /* ordered by lost node, then by the order of the log */
-    bool overflowed;                       /* there were more */
+    struct rebuild_newest **newest;        /* by lost node; while they are collected */
+    bool full;                             /* there were more for these nodes */
+    bool overflowed;                       /* not all lost nodes could be dealt with together */
     CHECK_ARRAY(struct rebuild_gap) gaps;  /* in segments in use */
     enum trust trust;                      /* of the slot at hand */
     struct node node;

@@ -43,18 +43,23 @@ static uint8_t *copy_of(const struct image *img)
 }
 
 /* Repairs the image, and leaves what came of it in img->bytes. The report, NULL if it could not be done. */
-static struct check_report *repair(struct image *img)
+static struct check_report *repair_with_room(struct image *img, uint64_t found_max)
 {
-    const struct check_options options = {.repair = true};
+    const struct check_options options = {.repair = true, .found_max = found_max};
     struct check_report *report = check_image(img, &options);
     image_reload(img);
     return report;
 }
 
-/* After a repair the image is clean and the very image it was. */
-static void expect_restored(struct image *img, const uint8_t *sound, const char *what)
+static struct check_report *repair(struct image *img)
 {
-    struct check_report *report = repair(img);
+    return repair_with_room(img, 0);
+}
+
+/* After a repair the image is clean and the very image it was. */
+static void expect_restored_with_room(struct image *img, const uint8_t *sound, const char *what, uint64_t found_max)
+{
+    struct check_report *report = repair_with_room(img, found_max);
     size_t repairs;
     REQUIRE(report != NULL);
     const bool clean = report_has_only(report, (const enum check_problem_id[]){CHECK_PROBLEM_COUNT});
@@ -66,6 +71,11 @@ static void expect_restored(struct image *img, const uint8_t *sound, const char 
     if (!clean || !same)
         printf("# after the repair of %s\n", what);
     check_report_free(report);
+}
+
+static void expect_restored(struct image *img, const uint8_t *sound, const char *what)
+{
+    expect_restored_with_room(img, sound, what, 0);
 }
 
 static void test_nothing_to_do(void)
@@ -183,6 +193,43 @@ static void test_rebuild(void)
         image_damage(img, nodes[i].offset + h.chunk_bytes, nodes[i].length);
     }
     expect_restored(img, sound, "all nodes");
+    free(sound);
+    image_free(img);
+}
+
+/* Both copies of a node of some volume. */
+static void damage_node(struct image *img, const uint8_t *sound, const struct pointer *p)
+{
+    const uint64_t at = image_offset(img, p->address);
+    struct chunk_header h;
+    EXPECT_EQ(chunk_header_decode(sound + at / IMAGE_UNIT_BYTES * IMAGE_UNIT_BYTES, IMAGE_UNIT_BYTES, IMAGE_UNIT_BYTES,
+                                  &h, NULL),
+              0);
+    image_damage(img, at, p->length);
+    image_damage(img, at + h.chunk_bytes, p->length);
+}
+
+/*
+ * There is not room for all entries at a time: of an inner node only the newest below each child are kept, and leaves
+ * are dealt with in turn. Room for 12 is less than the root has records below it, and less than all leaves have.
+ */
+static void test_rebuild_with_little_room(void)
+{
+    enum { ROOM = 12, LEAVES = 6 };
+    struct image *img = sample();
+    uint8_t *sound = copy_of(img);
+    REQUIRE(sound != NULL);
+    const struct image_volume *a = &img->volumes[0];
+    damage_node(img, sound, &a->catalog.root);
+    expect_restored_with_room(img, sound, "a root", ROOM);
+    unsigned leaves = 0;
+    for (unsigned i = 0; i < IMAGE_LEAVES_MAX; i++)
+        if (a->leaves[i].kind == POINTER_NODE) {
+            damage_node(img, sound, &a->leaves[i]);
+            leaves++;
+        }
+    EXPECT_EQ(leaves, LEAVES);
+    expect_restored_with_room(img, sound, "all leaves", ROOM);
     free(sound);
     image_free(img);
 }
@@ -435,6 +482,7 @@ int main(void)
     RUN(test_node_copies);
     RUN(test_data_halves);
     RUN(test_rebuild);
+    RUN(test_rebuild_with_little_room);
     RUN(test_rebuild_impossible);
     RUN(test_rebuild_from_version);
     RUN(test_every_position);
