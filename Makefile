@@ -1,16 +1,17 @@
 # A thin door to meson and ninja, so that the usual words work. Everything real is in meson.build and tools/.
-# Knobs: JOBS=n, PREFIX=/usr/local, DESTDIR=, ASHLAR_SEED=n (replay of a random test), FUZZ_SECONDS=60.
+# Knobs: JOBS=n, PREFIX=/usr/local, DESTDIR=, ASHLAR_SEED=n (replay of a random test), FUZZ_SECONDS=60, BUILD_ROOT=build.
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
-export JOBS FUZZ_SECONDS
+BUILD_ROOT ?= build
+export JOBS FUZZ_SECONDS BUILD_ROOT
 
 .PHONY: all run test soak lab bench install clean format format-check fuzz help
 
 all:
 	@tools/configure release
-	@ninja -C build/release -j $(JOBS) product
+	@ninja -C $(BUILD_ROOT)/release -j $(JOBS) product
 
 help:
 	@echo 'make            build build/release'
@@ -25,7 +26,7 @@ help:
 	@echo 'make clean      removes build/'
 
 run: all
-	@tools/demo build/release
+	@tools/demo $(BUILD_ROOT)/release
 
 test:
 	@tools/run-tests
@@ -37,12 +38,13 @@ lab:
 	@tools/lab
 
 bench: all
-	@ninja -C build/release -j $(JOBS) bench-programs
-	@bench/run build/release
+	@ninja -C $(BUILD_ROOT)/release -j $(JOBS) bench-programs
+	@bench/run $(BUILD_ROOT)/release
 
 install: all
-	@meson configure build/release -Dprefix=$(PREFIX)
-	@meson install -C build/release --no-rebuild
+	@meson configure $(BUILD_ROOT)/release -Dprefix=$(PREFIX)
+	@ninja -C $(BUILD_ROOT)/release -j $(JOBS) product
+	@meson install -C $(BUILD_ROOT)/release --no-rebuild
 
 fuzz:
 	@tools/fuzz
@@ -54,4 +56,5 @@ format-check:
 	@tools/format
 
 clean:
-	rm -rf build
+	rm -rf $(addprefix $(BUILD_ROOT)/,release asan tsan clang lab)
+	-@rmdir $(BUILD_ROOT) 2>/dev/null || true
