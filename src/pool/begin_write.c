@@ -6,10 +6,10 @@
  *     after a clean close  a label without LABEL_CLEAN, under the new incarnation, same roots: if we crash, the next
  *                          open knows that something may have been issued behind the replay start. The log goes on in
  *                          place.
- *     after a crash        a device flush, so that what was replayed is durable; then a bridge chunk where the log
- *                          ends, in the old chain, under the new incarnation, naming a fresh segment whose
- *                          number skips more
- *                          than all heads can have opened since the checkpoint; flushed.
+ *     after a crash        a device flush, so that what was replayed is durable; noise over what a torn chunk may have
+ *                          left where the log ends, flushed; then a bridge chunk there, in the old chain, under the
+ *                          new incarnation, naming a fresh segment whose number skips more than all heads can have
+ *                          opened since the checkpoint; flushed.
  *
  * So no address is ever issued twice, and an older label with a longer replay comes to the same state (R15). If the log
  * ends at the start of a segment that a bridge leads to, and nothing was ever written there, that segment serves again:
@@ -59,6 +59,32 @@ static int write_bridge(struct data_head *h)
     return result;
 }
 
+/* What lies where the log ends may be a torn chunk that lacks a few bytes, and a torn bridge over it may bring just
+ * these: the chunk would come alive although it was shown that it is gone. Noise there, made durable first. */
+static int blot_out(struct data_head *h)
+{
+    uint32_t bytes = 2 * h->geometry->write_unit_bytes;
+    uint8_t *noise = device_buffer_new(bytes);
+    if (noise == NULL)
+        return -ENOMEM;
+    env_random(h->dev->env, noise, bytes);
+    struct iovec iov = {.iov_base = noise, .iov_len = bytes};
+    struct device_io ios[2] = {{.kind = DEVICE_WRITE,
+                                .offset_bytes = slots_device_offset(h->slots, h->at.slot, h->position_bytes),
+                                .length_bytes = bytes,
+                                .iov = &iov,
+                                .iov_count = 1},
+                               {.kind = DEVICE_FLUSH, .after_previous = true}};
+    int result = device_run(h->dev, ios, 2);
+    device_buffer_free(noise);
+    if (result == 0)
+        return 0;
+    env_mutex_lock(h->lock);
+    data_head_fail(h);
+    env_mutex_unlock(h->lock);
+    return -EIO;
+}
+
 static int cross_over(struct pool *pool)
 {
     struct data_head *h = &pool->data;
@@ -71,6 +97,8 @@ static int cross_over(struct pool *pool)
     if (result == 0)
         result = data_head_wait_durable(h, h->sealed_to);
     env_mutex_unlock(&pool->lock);
+    if (result == 0)
+        result = blot_out(h);
     if (result == 0)
         result = write_bridge(h);
     if (result != 0)

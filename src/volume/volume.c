@@ -68,10 +68,10 @@ static int find_live(struct pool *pool, const char *name, struct volume **ret_vo
     return 0;
 }
 
-/* Room for what a change of the catalog writes. What takes space, or may, is not let at the reserve. Lock held. */
-static int make_room(struct pool *pool, bool privileged, struct error *err)
+/* Room for a new volume, which is not let at the reserve. Lock held, released meanwhile. */
+static int make_room(struct pool *pool, struct error *err)
 {
-    int result = pool_reserve(pool, CATALOG_CHANGE_BYTES, privileged);
+    int result = pool_reserve(pool, CATALOG_CHANGE_BYTES, false);
     if (result == -ENOSPC)
         return error_set(err, result, "%s: the pool is full; trim or destroy something first", pool->dev->name);
     if (result != 0)
@@ -122,7 +122,7 @@ static int create_locked(struct pool *pool, const char *name, const struct volum
     if (pool->next_branch >> map_level_bits(CATALOG_HEIGHT_MAX - 1) != 0)
         return error_set(err, -ENOSPC, "%s: the catalog is full: %" PRIu64 " objects were created", pool->dev->name,
                          pool->next_branch);
-    result = make_room(pool, false, err);
+    result = make_room(pool, err);
     /* The lock was let go of meanwhile. */
     if (result == 0 && pool_find_volume(pool, name) != NULL)
         result = error_set(err, -EEXIST, "%s: there is a volume named %s already", pool->dev->name, name);
@@ -345,10 +345,6 @@ int volume_resize(struct pool *pool, const char *name, uint64_t size_bytes, stru
         (void)not_writable(pool, result, err);
     else
         result = find_live(pool, name, &v, err);
-    if (result == 0 && size_bytes > v->size_bytes)
-        result = make_room(pool, false, err);
-    if (result == 0)
-        result = find_live(pool, name, &v, err); /* the lock was let go of meanwhile */
     if (result == 0 && v->next_size_bytes != v->size_bytes)
         result = error_set(err, -EBUSY, "volume %s: it is being resized already; try again", name);
     if (result == 0 && size_bytes != v->size_bytes) {
