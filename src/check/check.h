@@ -76,7 +76,8 @@ struct check_summary {
  * Checks, and repairs if asked to (then everything is checked once more and the report is of that second look, with the
  * list of what was written). 0 with *ret_report, however damaged the pool is; an error if it could not be looked at:
  * -EINVAL no pool there (or no such label), -EOPNOTSUPP newer version or unknown features, -EIO the device cannot read
- * or write, -EROFS repair of a read-only device, -ENOMEM. Blocks.
+ * or write, -ESTALE the pool changed meanwhile (another process writes to it), -EROFS repair of a read-only device,
+ * -ENOMEM. Blocks.
  */
 int check_run(struct device *dev, const struct check_options *options, struct check_report **ret_report,
               struct error *err) __attribute__((warn_unused_result));

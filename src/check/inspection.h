@@ -239,10 +239,10 @@ int check_visit_labels(struct inspection *ins, check_label_visit each, void *arg
 int check_load_table(struct inspection *ins, struct error *err);
 int check_load_catalog(struct inspection *ins, struct error *err);
 
-/* replay.c: follows the chain; fills ins->replay. */
+/* replay.c: follows the chain; fills ins->replay. -ESTALE (both): the log is not any more what it was a moment ago. */
 int check_replay(struct inspection *ins, struct error *err);
 /* Marks damages that the replayed log replaces. */
-int check_replay_supersede(struct inspection *ins);
+int check_replay_supersede(struct inspection *ins, struct error *err);
 
 /* maps.c: walks all trees, recounts, and lists objects; then slots.c goes over the slots, as often as the list asks. */
 int check_maps(struct inspection *ins, struct error *err);

@@ -387,7 +387,7 @@ static void apply_entry(struct replayed *r, const struct chunk_entry *e)
         check_note_damage(ins, &o, offset, id);
 }
 
-/* Reads chunk number i of the replay again, with its payload if `payload`. */
+/* Reads chunk number i of the replay again, with its payload if `payload`. -ESTALE: it is not there any more. */
 static int load_chunk(struct replayed *r, size_t i, bool payload)
 {
     struct inspection *ins = r->ins;
@@ -397,9 +397,9 @@ static int load_chunk(struct replayed *r, size_t i, bool payload)
     r->bytes = NULL;
     if (c->echo_offset != 0) {
         if (check_chunk_read_echo(ins, &ins->scan, c->echo_offset, c->slot, segment, at, &r->chunk) != 0)
-            return -EIO;
+            return -ESTALE;
     } else if (check_chunk_read(ins, &ins->scan, c->slot, segment, at, at + c->chunk_bytes, &r->chunk) != 0)
-        return -EIO;
+        return -ESTALE;
     if (!payload)
         return 0;
     const uint64_t start = r->chunk.device_offset_bytes;
@@ -467,6 +467,13 @@ static int apply_all(struct replayed *r)
     return 0;
 }
 
+static int replay_failed(const struct inspection *ins, int result, struct error *err)
+{
+    if (result == -ESTALE)
+        return error_set(err, result, "%s: the log behind the checkpoint changed while it was read", ins->dev->name);
+    return error_set(err, result, "%s: reading the log behind the checkpoint: %s", ins->dev->name, strerror(-result));
+}
+
 int check_replay(struct inspection *ins, struct error *err)
 {
     struct chain chain;
@@ -495,9 +502,7 @@ int check_replay(struct inspection *ins, struct error *err)
     if (result == 0)
         result = apply_all(&r);
     free(r.last_front);
-    return result == 0 ? 0
-                       : error_set(err, result, "%s: reading the log behind the checkpoint: %s", ins->dev->name,
-                                   strerror(-result));
+    return result == 0 ? 0 : replay_failed(ins, result, err);
 }
 
 /* ---- what the log replaces ---- */
@@ -558,7 +563,7 @@ static void supersede_by_chunk(struct inspection *ins, const struct check_chunk 
     }
 }
 
-int check_replay_supersede(struct inspection *ins)
+int check_replay_supersede(struct inspection *ins, struct error *err)
 {
     struct replayed r = {.ins = ins};
     if (ins->damages.count == 0)
@@ -567,7 +572,7 @@ int check_replay_supersede(struct inspection *ins)
     for (size_t i = 0; i < ins->replay.count; i++) {
         const int result = load_chunk(&r, i, false);
         if (result != 0)
-            return result;
+            return replay_failed(ins, result, err);
         supersede_by_chunk(ins, &r.chunk);
     }
     return 0;

@@ -31,8 +31,8 @@ static int look(struct inspection *ins, struct error *err)
     plan_progress(ins);
     if (result == 0)
         result = check_maps(ins, err);
-    if (result == 0 && check_replay_supersede(ins) != 0)
-        result = error_set(err, -EIO, "%s: the log behind the checkpoint changed while it was read", ins->dev->name);
+    if (result == 0)
+        result = check_replay_supersede(ins, err);
     if (result != 0)
         return result;
     check_accounts(ins);

@@ -47,8 +47,9 @@ int check_run_served(struct device *dev, const struct check_options *options, st
     for (int look = 0; look < LOOKS_AT_SERVED_MAX; look++) {
         struct check_report *report = NULL;
         const int result = check_run(dev, options, &report, err);
-        const bool settled =
-            result != 0 || check_report_is_clean(report) || (before != NULL && reports_agree(before, report));
+        const bool settled = result == 0
+                                 ? check_report_is_clean(report) || (before != NULL && reports_agree(before, report))
+                                 : result != -ESTALE;
         check_report_free(before);
         before = report;
         if (settled) {
