@@ -216,6 +216,11 @@ static void finish(struct pool *pool, struct fill *f, bool content)
         r->patch_count = (uint8_t)min_u64(f->entry.patch_count, RECORD_PATCHES_UNKNOWN - 1);
         r->patches_may_overlap = false;
     }
+    /* Nobody can count them: as if there were too many for another, so that the record is written whole. */
+    if (!content && f->result != 0 && f->result != -ENOMEM) {
+        r->patch_count = RECORD_PATCHES_UNKNOWN - 1;
+        r->patches_may_overlap = false;
+    }
     if (content && f->result == 0)
         merge_into_record(pool, f);
     /* A map that cannot be read is damage as much as a record: what memory does not know is lost. */
