@@ -27,9 +27,10 @@
  * the candidate, and one with a record in a segment that is not in use any more is dead. What is dead goes out of the
  * sums, and that may settle others. Inner nodes come first; leaves when they are all in place, in the next look.
  *
- * Accounts are not counted anew: for what is lost they keep what they said, so that the proof stays possible and the
- * entries stay where they are. How it is written is told by rewrite.c. It is done only in a pool that was closed
- * cleanly: otherwise slots and numbers may be in use that only the log behind the checkpoint tells.
+ * Accounts are not counted anew as long as something is lost (recount.c does it later): they keep what they said, so
+ * that the proof stays possible and the entries stay where they are. How it is written is told by rewrite.c. It is
+ * done only in a pool that was closed cleanly: otherwise slots and numbers may be in use that only the log behind
+ * the checkpoint tells.
  */
 #include "check/revive.h"
 
@@ -96,24 +97,9 @@ static bool may_hide_below(const struct rebuild *r, const struct check_lost_node
 
 static bool pool_allows(const struct rebuild *r)
 {
-    static const enum check_problem_id bad[] = {
-        CHECK_PROBLEM_DEVICE_SHORT,      CHECK_PROBLEM_NODE_INVALID,           CHECK_PROBLEM_MAP_ADDRESS,
-        CHECK_PROBLEM_MAP_BEYOND_END,    CHECK_PROBLEM_SEGMENT_LOST,           CHECK_PROBLEM_OVERLAP,
-        CHECK_PROBLEM_CATALOG_INVALID,   CHECK_PROBLEM_BRANCH_DUPLICATE,       CHECK_PROBLEM_COUNTER_BEHIND,
-        CHECK_PROBLEM_TABLE_INVALID,     CHECK_PROBLEM_SLOT_SEGMENT_DUPLICATE, CHECK_PROBLEM_SLOT_STATE_MISMATCH,
-        CHECK_PROBLEM_SLOT_FREE_LIVE,    CHECK_PROBLEM_SLOT_SEGMENT_MISMATCH,  CHECK_PROBLEM_LOG_DAMAGED,
-        CHECK_PROBLEM_SLOT_USED_MISMATCH};
     const struct inspection *ins = r->ins;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        if (check_report_count_of(ins->report, bad[i]) != 0)
-            return false;
-    if ((ins->label.flags & LABEL_CLEAN) == 0 || ins->replay.count != 0 || ins->table_incomplete || r->overflowed ||
-        check_report_count_of(ins->report, CHECK_PROBLEM_NODE_DAMAGED) != ins->lost.count)
-        return false;
-    for (size_t i = 0; i < ins->trees.count; i++)
-        if (ins->trees.list[i].lossy || (i < CHECK_TREES_OWN && ins->trees.list[i].incomplete))
-            return false;
-    return true;
+    return rewrite_allowed(ins) && !r->overflowed &&
+           check_report_count_of(ins->report, CHECK_PROBLEM_NODE_DAMAGED) == ins->lost.count;
 }
 
 /* ---- candidates ---- */

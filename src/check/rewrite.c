@@ -1,5 +1,5 @@
 /*
- * New versions of map nodes, up to a label that names them.
+ * New versions of map nodes, or of accounts, up to a label that names them.
  *
  * Written is, all into one free slot, which becomes the open segment of the node head: the nodes, each in a chunk of
  * its own, in two copies; the nodes above them, up to the root; the catalog's object of each volume concerned, and the
@@ -38,6 +38,7 @@ struct tally {
     size_t leaves;
     uint64_t provisioned_records;
     bool uncertain; /* something in them is lost, or lies deeper */
+    bool recounted; /* its account was wrong and is as counted now */
 };
 
 struct rewrite {
@@ -48,9 +49,30 @@ struct rewrite {
     uint8_t *bytes; /* of the segment, as long as it is filled */
     uint32_t filled_bytes;
     uint64_t chunk_count, node_count;
+    uint64_t recount;   /* of accounts that were wrong: of volumes, and of slots */
     struct slot *table; /* as it is to be */
     CHECK_ARRAY(struct replaced) replaced;
 };
+
+bool rewrite_allowed(const struct inspection *ins)
+{
+    static const enum check_problem_id bad[] = {
+        CHECK_PROBLEM_DEVICE_SHORT,      CHECK_PROBLEM_NODE_INVALID,           CHECK_PROBLEM_MAP_ADDRESS,
+        CHECK_PROBLEM_MAP_BEYOND_END,    CHECK_PROBLEM_SEGMENT_LOST,           CHECK_PROBLEM_OVERLAP,
+        CHECK_PROBLEM_CATALOG_INVALID,   CHECK_PROBLEM_BRANCH_DUPLICATE,       CHECK_PROBLEM_COUNTER_BEHIND,
+        CHECK_PROBLEM_TABLE_INVALID,     CHECK_PROBLEM_SLOT_SEGMENT_DUPLICATE, CHECK_PROBLEM_SLOT_STATE_MISMATCH,
+        CHECK_PROBLEM_SLOT_FREE_LIVE,    CHECK_PROBLEM_SLOT_SEGMENT_MISMATCH,  CHECK_PROBLEM_LOG_DAMAGED,
+        CHECK_PROBLEM_SLOT_USED_MISMATCH};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        if (check_report_count_of(ins->report, bad[i]) != 0)
+            return false;
+    if ((ins->label.flags & LABEL_CLEAN) == 0 || ins->replay.count != 0 || ins->table_incomplete)
+        return false;
+    for (size_t i = 0; i < ins->trees.count; i++)
+        if (ins->trees.list[i].lossy || (i < CHECK_TREES_OWN && ins->trees.list[i].incomplete))
+            return false;
+    return true;
+}
 
 static int choose_slot(const struct inspection *ins, uint32_t *ret_slot)
 {
@@ -247,6 +269,39 @@ int rewrite_node(struct rewrite *w, const struct check_lost_node *lost, const st
     return note_replaced(w, lost->tree, map_level_bits(lost->level), lost->number, &now);
 }
 
+void rewrite_accounts(struct rewrite *w)
+{
+    struct inspection *ins = w->ins;
+    CHECK_EQ(w->node_count, 0);
+    for (size_t tree = CHECK_TREES_OWN; tree < ins->trees.count; tree++) {
+        struct check_tree *t = &ins->trees.list[tree];
+        struct catalog_volume *v = &t->volume;
+        if (v->mapped_records == t->mapped_records && v->stored_bytes == t->stored_bytes &&
+            v->node_bytes == t->node_bytes && v->provisioned_records == t->provisioned_records)
+            continue;
+        v->mapped_records = t->mapped_records;
+        v->stored_bytes = t->stored_bytes;
+        v->node_bytes = t->node_bytes;
+        v->provisioned_records = t->provisioned_records;
+        w->tallies[tree].recounted = true;
+        w->recount++;
+    }
+    for (uint32_t slot = 0; slot < ins->slot_count; slot++) {
+        const struct check_slot *counted = &ins->slots[slot];
+        struct slot *s = &w->table[slot];
+        if (s->live_bytes == counted->live_bytes)
+            continue;
+        s->live_bytes = (uint32_t)counted->live_bytes;
+        w->recount++;
+        /* The label before this may still reach the pool's own trees there: free with the next checkpoint. */
+        const bool below = s->head != CHUNK_HEAD_DATA || s->segment < ins->label.replay_address / ins->segment_bytes;
+        if (s->state == SLOT_CLOSED && counted->object_count == 0 && below) {
+            s->state = SLOT_QUARANTINED;
+            s->since = ins->label.checkpoint + 1;
+        }
+    }
+}
+
 /* ---- the way up ---- */
 
 static int repoint(struct rewrite *w, uint32_t tree, const struct pointer *p, uint8_t level, uint64_t number,
@@ -375,7 +430,7 @@ static void count_provisioned(struct rewrite *w, uint32_t tree)
         t->volume.provisioned_records = t->provisioned_records + tally->provisioned_records;
 }
 
-static int rewrite_volume(struct rewrite *w, uint32_t tree)
+static int rewrite_volume(struct rewrite *w, uint32_t tree, bool moved)
 {
     struct inspection *ins = w->ins;
     const struct catalog_volume *v = &ins->trees.list[tree].volume;
@@ -385,11 +440,12 @@ static int rewrite_volume(struct rewrite *w, uint32_t tree)
     int result = check_tree_walk(ins, CHECK_TREE_CATALOG, &visitor);
     if (result == 0 && !wanted.same)
         result = -EBADMSG;
-    if (result == 0)
+    if (result == 0 && moved)
         result = repoint_root(w, tree);
     if (result != 0)
         return result;
-    count_provisioned(w, tree);
+    if (moved)
+        count_provisioned(w, tree);
     (void)catalog_volume_encode(v, raw, sizeof(raw));
     return put_record(w, CHECK_TREE_CATALOG, v->object_id, raw, sizeof(raw));
 }
@@ -397,11 +453,16 @@ static int rewrite_volume(struct rewrite *w, uint32_t tree)
 static int rewrite_catalog(struct rewrite *w)
 {
     struct inspection *ins = w->ins;
+    bool any = false;
     int result = 0;
-    for (uint32_t tree = CHECK_TREES_OWN; tree < ins->trees.count && result == 0; tree++)
-        if (holds_replaced(w, tree, map_level_bits(MAP_LEVELS_MAX - 1), 0))
-            result = rewrite_volume(w, tree);
-    return result == 0 ? repoint_root(w, CHECK_TREE_CATALOG) : result;
+    for (uint32_t tree = CHECK_TREES_OWN; tree < ins->trees.count && result == 0; tree++) {
+        const bool moved = holds_replaced(w, tree, map_level_bits(MAP_LEVELS_MAX - 1), 0);
+        if (!moved && !w->tallies[tree].recounted)
+            continue;
+        result = rewrite_volume(w, tree, moved);
+        any = true;
+    }
+    return result == 0 && any ? repoint_root(w, CHECK_TREE_CATALOG) : result;
 }
 
 /* ---- slot table ---- */
@@ -490,8 +551,12 @@ static int plan(struct rewrite *w)
     if (bytes == NULL)
         return -ENOMEM;
     make_label(w, &l);
-    check_repair_add(ins, check_slot_offset(ins, w->slot), w->bytes, w->filled_bytes,
-                     "%" PRIu64 " map nodes put together anew from the log, and what names them", w->node_count);
+    if (w->node_count != 0)
+        check_repair_add(ins, check_slot_offset(ins, w->slot), w->bytes, w->filled_bytes,
+                         "%" PRIu64 " map nodes put together anew from the log, and what names them", w->node_count);
+    else
+        check_repair_add(ins, check_slot_offset(ins, w->slot), w->bytes, w->filled_bytes,
+                         "%" PRIu64 " accounts of volumes and slots counted anew, and what names them", w->recount);
     for (unsigned back = 0; back < 2 && ins->writes.count == 1 + back; back++) {
         l.in_back_ring = back != 0;
         label_encode(&l, bytes, ins->write_unit_bytes);
@@ -508,7 +573,7 @@ static int plan(struct rewrite *w)
 
 int rewrite_finish(struct rewrite *w)
 {
-    if (w->node_count == 0)
+    if (w->node_count == 0 && w->recount == 0)
         return -ENODATA;
     CHECK(!check_repair_planned(w->ins));
     int result = rewrite_catalog(w);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "check/inspection.h"
 #include "check/rebuild.h"
+#include "check/recount.h"
 #include "check/repair.h"
 
 static void plan_progress(struct inspection *ins)
@@ -38,7 +39,11 @@ static int look(struct inspection *ins, struct error *err)
     check_accounts(ins);
     check_report_halves(ins);
     check_report_damages(ins);
-    return ins->options.repair ? check_rebuild(ins, err) : 0;
+    if (ins->options.repair)
+        result = check_rebuild(ins, err);
+    if (result == 0 && ins->options.repair && !check_repair_planned(ins))
+        result = check_recount(ins, err);
+    return result;
 }
 
 /* One look at everything; then the repairs it planned, if any: *ret_repaired. */
@@ -57,8 +62,8 @@ static int run_once(struct device *dev, const struct check_options *options, str
 }
 
 /* A lost inner node hides the lost nodes below it: two looks for each level (one for what is rebuilt in place, one for
- * what is written anew), and one more that finds nothing to do. */
-#define LOOKS_MAX (2 * MAP_LEVELS_MAX + 2)
+ * what is written anew), one for the accounts, and one more that finds nothing to do. */
+#define LOOKS_MAX (2 * MAP_LEVELS_MAX + 3)
 
 /* A new report that goes on with the list of repairs of the last one, which is gone. */
 static struct check_report *next_report(struct check_report *last)
