@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/session.h"
+#include "cli/source.h"
 #include "cli/verb.h"
 #include "format/catalog.h"
 
@@ -42,11 +43,17 @@ static int run_import(struct invocation *in)
         json_decref(properties);
         return output_error(in, &err, EXIT_FAILED);
     }
+    int r = source_check(fd, file, in->operands[0], invocation_flag(in, "raw"), &err);
+    if (r < 0) {
+        close(fd);
+        json_decref(properties);
+        return output_error(in, &err, EXIT_FAILED);
+    }
     json_t *arguments = json_pack("{s:s, s:o, s:b}", "volume", in->operands[1], "properties", properties, "force",
                                   (int)invocation_flag(in, "force"));
     snprintf(what, sizeof(what), "import %.32s", in->operands[1]);
     progress_begin(&progress, what, PROGRESS_SIGNALS_WATCH);
-    int r = session_run(in, in->operands[0], "import", arguments, fd, &progress, &result, &err);
+    r = session_run(in, in->operands[0], "import", arguments, fd, &progress, &result, &err);
     progress_end(&progress);
     close(fd);
     if (r < 0)
@@ -62,6 +69,7 @@ static int run_import(struct invocation *in)
 static const struct option_spec import_options[] = {
     {"o", "NAME=VALUE", "a property of the new volume, as in create; may be repeated"},
     {"force", NULL, "overwrite a volume that exists"},
+    {"raw", NULL, "take the bytes of a file that looks like an image format (qcow2 and others) or compressed"},
     {NULL},
 };
 

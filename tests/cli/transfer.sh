@@ -66,6 +66,21 @@ round_trip() { # POOL
     "$ASHLAR" import "$pool" redirected - <input >"$out" 2>"$err"
     ok "$pool: import of a redirected file" prints "redirected: 100M, 4.02M of data"
 
+    fails "$pool: import of the pool" 1 "is the pool itself" ashlar import "$pool" self "$pool"
+    # What is no disk's bytes, by what it begins with; --raw takes it all the same.
+    { printf 'QFI\373\0\0\0\3' && head -c 65528 piece; } >image.qcow2
+    fails "$pool: import of a qcow2 image" 1 "'image.qcow2' is a qcow2 image, not the bytes of a disk: make those with qemu-img convert -O raw" \
+        ashlar import "$pool" image image.qcow2
+    gzip -c piece >piece.gz
+    fails "$pool: import of a compressed file" 1 "is compressed with gzip: pipe it in unpacked (zcat FILE" ashlar import "$pool" image piece.gz
+    run ashlar list "$pool" --json
+    ok "$pool: neither makes a volume" json_is 'sorted(v["name"] for v in j["volumes"])' "['disk', 'piped', 'redirected']"
+    works "$pool: import --raw takes it as it is" ashlar import "$pool" image image.qcow2 --raw
+    ashlar export "$pool" image output >/dev/null
+    ok "$pool: byte for byte" cmp image.qcow2 output
+    ashlar destroy "$pool" image >/dev/null
+    rm output
+
     fails "$pool: import over a volume" 1 "exists already; --force overwrites" ashlar import "$pool" disk piece
     run ashlar list "$pool" --json
     ok "$pool: changes nothing" json_is 'sorted(v["name"] for v in j["volumes"])' "['disk', 'piped', 'redirected']"
