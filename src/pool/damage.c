@@ -1,6 +1,7 @@
 /*
  * Damage met while reading: counted, kept in a ring of the last POOL_DAMAGE_MAX, told as a notice. A record that is
- * read again and again is listed once.
+ * read again and again is listed once. A lost map node can make millions of records unreadable: after the first
+ * NOTICES_MAX a notice comes only when there are twice as many.
  */
 #include "pool/pool_impl.h"
 
@@ -9,6 +10,8 @@
 
 #include "base/check.h"
 #include "base/math.h"
+
+#define NOTICES_MAX 32
 
 static bool known(const struct pool *pool, const struct pool_damage *d)
 {
@@ -32,15 +35,19 @@ void pool_note_damage(struct pool *pool, struct volume *v, uint64_t index, uint6
     memcpy(d.volume, v->name, sizeof d.volume);
     pool->corrupt_reads++;
     v->corrupt_reads++;
-    bool fresh = !known(pool, &d);
+    const bool fresh = !known(pool, &d);
+    const uint64_t count = pool->damage_count + 1;
     if (fresh)
         pool->damage[pool->damage_count++ % POOL_DAMAGE_MAX] = d;
     env_mutex_unlock(&pool->lock);
-    if (fresh)
+    if (fresh && count <= NOTICES_MAX)
         pool_notice(
             pool, "%s: volume %s: %" PRIu64 " bytes at offset %" PRIu64 " cannot be read (log address %" PRIu64 "): %s",
             pool->dev->name, d.volume, d.length_bytes, d.offset_bytes, address,
             error == -EBADMSG ? "does not verify" : strerror(-error));
+    else if (fresh && (count & (count - 1)) == 0)
+        pool_notice(pool, "%s: %" PRIu64 " records that cannot be read so far: check names them all", pool->dev->name,
+                    count);
 }
 
 size_t pool_get_damage(struct pool *pool, struct pool_damage *ret_list, size_t room)

@@ -219,6 +219,45 @@ static void test_lost_map(void)
     sim_free(w.sim);
 }
 
+/* ---- what is told of it ---- */
+
+struct notices {
+    unsigned count;
+    char last[256];
+};
+
+static void take_notice(void *arg, const char *text)
+{
+    struct notices *n = arg;
+    n->count++;
+    snprintf(n->last, sizeof(n->last), "%s", text);
+}
+
+/* A lost root: every record is an error, and told of are the first ones and how many there are. */
+static void test_notices(void)
+{
+    static struct world w;
+    static struct nodes nodes;
+    struct notices notices = {0};
+    struct error err = {0};
+    REQUIRE(world_new(&w, seed_choose()));
+    REQUIRE(find_nodes(w.disk, &nodes));
+    for (unsigned i = 0; i < nodes.count; i++)
+        for (unsigned copy = 0; copy < 2; copy++)
+            sim_disk_corrupt(w.disk, nodes.list[i].offset[copy], nodes.list[i].length, NULL, 1 + copy);
+    const struct pool_options options = {.cache_bytes = 8 * MIB, .notice = take_notice, .notice_arg = &notices};
+    REQUIRE(pool_open(sim_disk_open(w.disk, false), &options, &w.pool, &err) == 0);
+    REQUIRE(volume_get(w.pool, "v", &w.v, &err) == 0);
+    const unsigned before = notices.count;
+    EXPECT_EQ(look_at_all(&w, 0, 0), SECTORS);
+    EXPECT_EQ(notices.count - before, 32 + 2); /* of 200: at 64 and at 128 */
+    EXPECT(strstr(notices.last, " 128 records that cannot be read so far") != NULL);
+    printf("# %s\n", notices.last);
+    EXPECT(world_close(&w));
+    sim_disk_free(w.disk);
+    sim_free(w.sim);
+}
+
 /*
  * The same with pages of the pool destroyed at random, one before it is opened and one in the middle; and requests at
  * random. If those are the two copies of one object of the pool's own trees, it may not open again.
@@ -277,6 +316,7 @@ static void test_damaged_life(void)
 
 int main(void)
 {
+    RUN(test_notices);
     RUN(test_damaged_life);
     RUN(test_lost_map);
     return tap_done();
