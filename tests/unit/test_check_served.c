@@ -82,7 +82,7 @@ static void test_changes_at_every_read(void)
     const uint64_t seed = seed_choose();
     struct error err = {0};
     struct pool *pool;
-    struct volume *v;
+    struct volume *v = NULL;
     struct prng prng;
     struct sim *sim = sim_new(seed);
     prng_seed(&prng, seed);
